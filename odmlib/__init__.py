@@ -1,0 +1,75 @@
+"""odmlib: learning by the margin distribution.
+
+>>> import odmlib
+>>> X, y = odmlib.read_data("data/wdbc.txt")
+>>> model = odmlib.train(X, y)
+>>> labels = model.predict(X)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from odmlib._version import __version__
+
+if TYPE_CHECKING:
+    from odmlib.data.dataset import Dataset
+    from odmlib.data.reading import read_data
+    from odmlib.data.writing import write_data
+    from odmlib.errors import (
+        ConvergenceWarning,
+        DataFormatError,
+        ModelFormatError,
+        OdmError,
+        ParameterError,
+        RangeFormatError,
+    )
+    from odmlib.machines.training import train
+    from odmlib.model.model import Model
+    from odmlib.model.text_format import load_model
+
+# where each public name lives: imported at first use, so that the tools start fast
+_HOMES = {
+    "Dataset": "odmlib.data.dataset",
+    "read_data": "odmlib.data.reading",
+    "write_data": "odmlib.data.writing",
+    "train": "odmlib.machines.training",
+    "Model": "odmlib.model.model",
+    "load_model": "odmlib.model.text_format",
+    "OdmError": "odmlib.errors",
+    "ParameterError": "odmlib.errors",
+    "DataFormatError": "odmlib.errors",
+    "ModelFormatError": "odmlib.errors",
+    "RangeFormatError": "odmlib.errors",
+    "ConvergenceWarning": "odmlib.errors",
+}
+
+__all__ = [
+    "ConvergenceWarning",
+    "DataFormatError",
+    "Dataset",
+    "Model",
+    "ModelFormatError",
+    "OdmError",
+    "ParameterError",
+    "RangeFormatError",
+    "__version__",
+    "load_model",
+    "read_data",
+    "train",
+    "write_data",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'odmlib' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

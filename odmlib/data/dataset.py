@@ -1,0 +1,195 @@
+"""Dataset: immutable rows in compressed sparse form, the one form in which data reach the engines.
+
+Values are float64, columns int32, row offsets int64; columns ascend within a row without repeats, and
+every value is finite. Dense or foreign sparse input is converted once, here, at the border.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.errors import ParameterError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+MAX_FEATURES = 2**31 - 1
+
+
+class Dataset:
+    """Rows of numbers in CSR form.
+
+    >>> from odmlib.data.dataset import Dataset
+    >>> rows = Dataset.from_any([[1.0, 0.0], [0.0, 2.0]])
+    >>> rows.n_rows, rows.n_features, rows.n_nonzeros
+    (2, 2, 2)
+    """
+
+    __slots__ = ("indices", "indptr", "n_features", "values")
+
+    def __init__(
+        self,
+        indptr: NDArray[np.int64],
+        indices: NDArray[np.int32],
+        values: NDArray[np.float64],
+        n_features: int,
+    ):
+        """Wrap arrays that already keep the promises above; `from_any` is for those that may not."""
+        self.indptr = indptr
+        self.indices = indices
+        self.values = values
+        self.n_features = int(n_features)
+        for array in (indptr, indices, values):
+            array.flags.writeable = False
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def n_nonzeros(self) -> int:
+        return len(self.values)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n_rows, self.n_features
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.n_rows} rows, {self.n_features} features, {self.n_nonzeros} nonzeros)"
+
+    def __reduce__(self) -> tuple:
+        return Dataset, (self.indptr, self.indices, self.values, self.n_features)
+
+    @classmethod
+    def from_any(cls, X: Any, name: str = "X") -> Dataset:
+        """Convert a Dataset, a scipy.sparse matrix or array, or anything numpy takes as a matrix."""
+        if isinstance(X, Dataset):
+            return X
+        if hasattr(X, "tocsr"):
+            return cls._from_sparse(X, name)
+        return cls._from_dense(X, name)
+
+    @classmethod
+    def _from_sparse(cls, X: Any, name: str) -> Dataset:
+        if len(X.shape) != 2:
+            raise ParameterError(f"{name} must have two dimensions, found shape {X.shape}")
+        rows = X.tocsr()
+        if not rows.has_canonical_format:
+            rows = rows.copy()  # the caller's matrix stays as it was
+            rows.sum_duplicates()
+        _check_width(rows.shape[1], name)
+        values = _as_float64(rows.data, name)
+        return cls(
+            _frozen(rows.indptr, np.int64, X),
+            _frozen(rows.indices, np.int32, X),
+            _frozen(values, np.float64, X),
+            rows.shape[1],
+        )
+
+    @classmethod
+    def _from_dense(cls, X: Any, name: str) -> Dataset:
+        array = np.asarray(X)
+        if array.ndim != 2:
+            raise ParameterError(
+                f"{name} must have two dimensions, found shape {array.shape}"
+                + ("; reshape a single row with X.reshape(1, -1)" if array.ndim == 1 else "")
+            )
+        _check_width(array.shape[1], name)
+        array = _as_float64(array, name)
+        present = array != 0
+        indptr = np.zeros(array.shape[0] + 1, dtype=np.int64)
+        np.cumsum(present.sum(axis=1), out=indptr[1:])
+        indices = np.nonzero(present)[1].astype(np.int32)
+        return cls(indptr, indices, array[present], array.shape[1])
+
+    def to_scipy(self) -> csr_array:
+        """The same rows as a scipy.sparse.csr_array; the values are shared, not copied."""
+        from scipy.sparse import csr_array
+
+        # scipy wants one width for both index arrays; the narrow one while it suffices
+        width = np.int32 if self.n_nonzeros < 2**31 else np.int64
+        indptr = self.indptr.astype(width)
+        indices = self.indices.astype(width, copy=False)
+        return csr_array((self.values, indices, indptr), shape=self.shape, copy=False)
+
+    def to_dense(self) -> NDArray[np.float64]:
+        dense = np.zeros(self.shape)
+        dense[self.row_of_each(), self.indices] = self.values
+        return dense
+
+    def row_of_each(self) -> NDArray[np.int64]:
+        """The row to which each stored value belongs."""
+        return np.repeat(np.arange(self.n_rows), np.diff(self.indptr))
+
+    def take(self, rows: NDArray[np.int64]) -> Dataset:
+        """The given rows, in the given order."""
+        rows = np.asarray(rows, dtype=np.int64)
+        lengths = np.diff(self.indptr)[rows]
+        indptr = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=indptr[1:])
+        # position k of the result comes from its row's start plus its place in the row
+        positions = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
+        return Dataset(indptr, self.indices[positions], self.values[positions], self.n_features)
+
+    def with_features(self, n_features: int) -> Dataset:
+        """The same rows told to have `n_features` columns; stored values beyond are left out."""
+        if self.n_nonzeros == 0 or int(self.indices.max()) < n_features:
+            return Dataset(self.indptr, self.indices, self.values, n_features)
+        kept = self.indices < n_features
+        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
+        return Dataset(indptr, self.indices[kept], self.values[kept], n_features)
+
+    def used_columns(self) -> NDArray[np.int32]:
+        """Columns that hold at least one stored value, ascending."""
+        return np.unique(self.indices)
+
+    def on_columns(self, columns: NDArray[np.int32]) -> Dataset:
+        """The same rows on the given ascending columns only, renumbered from 0."""
+        places = np.searchsorted(columns, self.indices)
+        places[places == len(columns)] = 0
+        kept = columns[places] == self.indices if len(columns) else np.zeros(len(places), dtype=bool)
+        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
+        return Dataset(indptr, places[kept].astype(np.int32), self.values[kept], len(columns))
+
+    def squared_norms(self) -> NDArray[np.float64]:
+        """Squared Euclidean length of each row."""
+        sums = np.concatenate([[0.0], self.values * self.values])
+        # reduceat over [start, end) pairs; empty rows would repeat a value, so mask them out
+        norms = np.add.reduceat(sums, np.minimum(self.indptr[:-1] + 1, len(sums) - 1))
+        norms[np.diff(self.indptr) == 0] = 0.0
+        return norms
+
+    def variance(self) -> float:
+        """Variance over all entries, zeros included."""
+        entries = self.n_rows * self.n_features
+        if entries == 0:
+            return 0.0
+        mean = float(self.values.sum()) / entries
+        deviations = float(np.square(self.values - mean).sum())
+        return (deviations + (entries - self.n_nonzeros) * mean * mean) / entries
+
+
+def _check_width(width: int, name: str) -> None:
+    if width > MAX_FEATURES:
+        raise ParameterError(f"{name} has {width} features, the limit is {MAX_FEATURES}")
+
+
+def _as_float64(array: NDArray, name: str) -> NDArray[np.float64]:
+    if array.dtype.kind == "c":
+        raise ParameterError(f"{name} holds complex numbers, expected real ones")
+    try:
+        converted = array.astype(np.float64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} cannot be read as numbers: {error}") from None
+    if not np.isfinite(converted).all():
+        raise ParameterError(f"{name} holds NaN or infinity; every value must be finite")
+    return converted
+
+
+def _frozen(array: NDArray, dtype: Any, owner: Any) -> NDArray:
+    """`array` as contiguous `dtype`, never the very array of the caller's matrix (it will be frozen)."""
+    converted = np.ascontiguousarray(array, dtype=dtype)
+    return converted.view() if converted is array else converted

@@ -1,0 +1,24 @@
+# MarginLoss: all that distinguishes one binary machine from another, as scalars of one row.
+#
+# `margin` is z = y f(x); `dual` is the row's signed multiplier a, with a = -slope(z) at the optimum;
+# `cost` >= 0 is the row's weight in front of its loss (spec/odm.md sections 1 and 2).
+
+cdef class MarginLoss:
+    cdef double value(self, double margin, double cost) noexcept nogil
+    # derivative with respect to the margin
+    cdef double slope(self, double margin, double cost) noexcept nogil
+    # generalised second derivative with respect to the margin
+    cdef double curvature(self, double margin, double cost) noexcept nogil
+    # convex conjugate at -dual: sup over z of (-dual z - value(z)); infinite where not allowed
+    cdef double conjugate(self, double dual, double cost) noexcept nogil
+    # minimiser over a of  h a^2 / 2 + margin_without a + conjugate(a); h >= 0 is the row's own kernel value
+    cdef double dual_argmin(self, double margin_without, double h, double cost) noexcept nogil
+    # distance of 0 from the subdifferential of the dual in this row
+    cdef double violation(self, double dual, double margin, double cost) noexcept nogil
+    # value(margin) + conjugate(dual) + dual margin >= 0: the row's share of the duality gap
+    cdef double gap(self, double dual, double margin, double cost) noexcept nogil
+
+
+cdef class BandLoss(MarginLoss):
+    cdef readonly double theta
+    cdef readonly double nu
