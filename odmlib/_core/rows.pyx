@@ -1,0 +1,222 @@
+"""Products with the rows of a linear machine: X w, X' u, (X' diag(c) X) v and X' diag(c) X.
+
+Every sum that crosses rows is taken per chunk and then in chunk order. The number of chunks depends on
+the data alone, so a result does not depend on the number of threads.
+"""
+
+cimport cython
+from libc.string cimport memset
+
+from odmlib._core.parallel cimport odm_task, parallel_for
+from odmlib._core.types cimport column_t, index_t
+
+import numpy as np
+
+CHUNK_NONZEROS = 1 << 16         # work that is worth handing to a thread
+MAX_CHUNKS = 16
+MAX_SCRATCH_BYTES = 64 << 20         # for the sums that chunks keep of their own
+
+
+@cython.final
+cdef class Rows:
+    """CSR rows (a Dataset's arrays) with an implicit last column of constant value `bias`."""
+
+    def __init__(self, dataset, double bias=0.0):
+        self.indptr = dataset.indptr
+        self.indices = dataset.indices
+        self.values = dataset.values
+        self.bias = bias
+        self.n_rows = dataset.n_rows
+        self.n_nonzeros = dataset.n_nonzeros
+        self.n_columns = dataset.n_features + (1 if bias != 0 else 0)
+
+    cdef double dot(self, index_t i, const double *w) noexcept nogil:
+        cdef double total = 0.0
+        cdef index_t k
+        for k in range(self.indptr[i], self.indptr[i + 1]):
+            total += self.values[k] * w[self.indices[k]]
+        if self.bias != 0:
+            total += self.bias * w[self.n_columns - 1]
+        return total
+
+    cdef void add(self, index_t i, double step, double *w) noexcept nogil:
+        cdef index_t k
+        for k in range(self.indptr[i], self.indptr[i + 1]):
+            w[self.indices[k]] += step * self.values[k]
+        if self.bias != 0:
+            w[self.n_columns - 1] += step * self.bias
+
+    def squared_norms(self):
+        """|x_i|^2 of every row, bias column included."""
+        norms = np.empty(self.n_rows)
+        cdef double[::1] out = norms
+        cdef double total
+        cdef index_t i, k
+        with nogil:
+            for i in range(self.n_rows):
+                total = self.bias * self.bias
+                for k in range(self.indptr[i], self.indptr[i + 1]):
+                    total += self.values[k] * self.values[k]
+                out[i] = total
+        return norms
+
+    def _chunk_starts(self, index_t sums_per_chunk):
+        """Rows at which chunks of about equal work begin, for tasks that keep `sums_per_chunk` doubles each."""
+        cdef index_t work = self.n_nonzeros + self.n_rows
+        n_chunks = min(MAX_CHUNKS, work // CHUNK_NONZEROS)
+        if sums_per_chunk:
+            # clearing and adding the partial sums must stay small beside the work itself
+            n_chunks = min(n_chunks, work // (2 * sums_per_chunk), MAX_SCRATCH_BYTES // (8 * sums_per_chunk))
+        n_chunks = max(1, n_chunks)
+        # the work before row i is indptr[i] + i
+        before = np.asarray(self.indptr) + np.arange(self.n_rows + 1)
+        starts = np.searchsorted(before, np.arange(1, n_chunks) * (work / n_chunks))
+        return np.concatenate([[0], starts, [self.n_rows]]).astype(np.int64)
+
+    def product(self, const double[::1] w, int threads=1):
+        """X w"""
+        assert w.shape[0] == self.n_columns
+        scores = np.empty(self.n_rows)
+        cdef double[::1] out = scores
+        cdef const index_t[::1] starts = self._chunk_starts(0)
+        cdef Job job = Job(<void *>self, &starts[0], address(w), NULL, <double *>address(out), 0)
+        with nogil:
+            parallel_for(starts.shape[0] - 1, threads, product_chunk, &job)
+        return scores
+
+    def transposed_product(self, const double[::1] u, int threads=1):
+        """X' u"""
+        assert u.shape[0] == self.n_rows
+        return summed(self, transposed_chunk, u, u, self.n_columns, threads)
+
+    def hessian_product(self, const double[::1] coefficients, const double[::1] v, int threads=1):
+        """X' diag(coefficients) X v in one pass over the rows."""
+        assert coefficients.shape[0] == self.n_rows and v.shape[0] == self.n_columns
+        return summed(self, hessian_chunk, v, coefficients, self.n_columns, threads)
+
+    def hessian_diagonal(self, const double[::1] coefficients, int threads=1):
+        """The diagonal of X' diag(coefficients) X."""
+        assert coefficients.shape[0] == self.n_rows
+        return summed(self, diagonal_chunk, coefficients, coefficients, self.n_columns, threads)
+
+    def gram(self, const double[::1] coefficients, int threads=1):
+        """X' diag(coefficients) X as a symmetric matrix; rows with coefficient 0 cost nothing."""
+        assert coefficients.shape[0] == self.n_rows
+        n = self.n_columns
+        lower = summed(self, gram_chunk, coefficients, coefficients, n * n, threads).reshape(n, n)
+        return lower + np.tril(lower, -1).T
+
+
+cdef struct Job:
+    void *rows
+    const index_t *starts
+    const double *first           # w, u or v
+    const double *coefficients
+    double *out
+    index_t n_sums                # doubles per chunk in out
+
+
+cdef inline const double *address(const double[::1] view) noexcept nogil:
+    return &view[0] if view.shape[0] else NULL
+
+
+cdef summed(Rows rows, odm_task task, const double[::1] first, const double[::1] coefficients,
+            index_t n_sums, int threads):
+    """Run `task` over the chunks, each with sums of its own, and add these in chunk order."""
+    cdef const index_t[::1] starts = rows._chunk_starts(n_sums)
+    cdef index_t n_chunks = starts.shape[0] - 1
+    partial = np.empty((n_chunks, n_sums))
+    cdef double[:, ::1] sums = partial
+    cdef double *out = NULL
+    if n_sums:
+        out = &sums[0, 0]
+    cdef Job job = Job(<void *>rows, &starts[0], address(first), address(coefficients), out, n_sums)
+    with nogil:
+        parallel_for(n_chunks, threads, task, &job)
+    total = partial[0]
+    for chunk in range(1, n_chunks):
+        total += partial[chunk]
+    return total
+
+
+cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef Job *job = <Job *>context
+    cdef index_t i
+    for i in range(job.starts[chunk], job.starts[chunk + 1]):
+        job.out[i] = (<Rows>job.rows).dot(i, job.first)
+
+
+cdef void transposed_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef Job *job = <Job *>context
+    cdef double *sums = job.out + chunk * job.n_sums
+    cdef index_t i
+    memset(sums, 0, job.n_sums * sizeof(double))
+    for i in range(job.starts[chunk], job.starts[chunk + 1]):
+        if job.first[i] != 0:
+            (<Rows>job.rows).add(i, job.first[i], sums)
+
+
+cdef void hessian_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef Job *job = <Job *>context
+    cdef double *sums = job.out + chunk * job.n_sums
+    cdef index_t i
+    memset(sums, 0, job.n_sums * sizeof(double))
+    for i in range(job.starts[chunk], job.starts[chunk + 1]):
+        if job.coefficients[i] != 0:
+            (<Rows>job.rows).add(i, job.coefficients[i] * (<Rows>job.rows).dot(i, job.first), sums)
+
+
+cdef void diagonal_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef Job *job = <Job *>context
+    cdef double *sums = job.out + chunk * job.n_sums
+    cdef index_t i
+    memset(sums, 0, job.n_sums * sizeof(double))
+    for i in range(job.starts[chunk], job.starts[chunk + 1]):
+        if job.coefficients[i] != 0:
+            add_squares(<Rows>job.rows, i, job.coefficients[i], sums)
+
+
+cdef void add_squares(Rows rows, index_t i, double coefficient, double *sums) noexcept nogil:
+    cdef index_t k
+    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+        sums[rows.indices[k]] += coefficient * rows.values[k] * rows.values[k]
+    if rows.bias != 0:
+        sums[rows.n_columns - 1] += coefficient * rows.bias * rows.bias
+
+
+cdef void gram_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef Job *job = <Job *>context
+    cdef double *sums = job.out + chunk * job.n_sums
+    cdef index_t i
+    memset(sums, 0, job.n_sums * sizeof(double))
+    for i in range(job.starts[chunk], job.starts[chunk + 1]):
+        if job.coefficients[i] != 0:
+            add_outer_product(<Rows>job.rows, i, job.coefficients[i], sums)
+
+
+cdef void add_outer_product(Rows rows, index_t i, double coefficient, double *sums) noexcept nogil:
+    """sums (lower triangle, row-major) += coefficient x_i x_i'"""
+    cdef index_t begin = rows.indptr[i]
+    cdef index_t end = rows.indptr[i + 1]
+    cdef index_t n = rows.n_columns
+    cdef index_t n_features = n - (1 if rows.bias != 0 else 0)
+    cdef const double *values = &rows.values[0] + begin if end > begin else NULL
+    cdef const column_t *columns = &rows.indices[0] + begin if end > begin else NULL
+    cdef index_t p, q, length = end - begin
+    cdef double scaled
+    cdef double *line
+    for p in range(length):
+        scaled = coefficient * values[p]
+        line = sums + <index_t>columns[p] * n
+        if length == n_features:      # a full row: columns are 0, 1, 2, ...
+            for q in range(p + 1):
+                line[q] += scaled * values[q]
+        else:
+            for q in range(p + 1):
+                line[columns[q]] += scaled * values[q]
+    if rows.bias != 0:
+        scaled = coefficient * rows.bias
+        line = sums + (n - 1) * n
+        for q in range(length):
+            line[columns[q]] += scaled * values[q]
+        line[n - 1] += scaled * rows.bias

@@ -1,0 +1,163 @@
+"""Problem: rows, labels and weights of a supervised training set, checked and encoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data.dataset import Dataset
+from odmlib.errors import ParameterError
+
+Floats = NDArray[np.float64]
+
+
+class Problem:
+    """`codes[i]` is the position of row i's label in `labels`; `weights[i]` is its sample weight times its
+    class weight; `total_weight` is the sum of the sample weights, the m of lambda = C m."""
+
+    def __init__(
+        self,
+        rows: Dataset,
+        codes: NDArray[np.int64],
+        labels: NDArray,
+        sample_weights: Floats,
+        class_weights: Floats,
+    ):
+        self.rows = rows
+        self.codes = codes
+        self.labels = labels
+        self.sample_weights = sample_weights
+        self.class_weights = class_weights
+
+    @property
+    def weights(self) -> Floats:
+        return self.sample_weights * self.class_weights[self.codes]
+
+    @property
+    def total_weight(self) -> float:
+        return float(self.sample_weights.sum())
+
+    @classmethod
+    def from_arrays(
+        cls, X: Any, y: Any, sample_weight: Any = None, class_weight: Mapping | str | None = None
+    ) -> Problem:
+        rows = Dataset.from_any(X)
+        codes, labels = encode_labels(y)
+        if len(codes) != rows.n_rows:
+            raise ParameterError(f"X has {rows.n_rows} rows but y has {len(codes)} labels")
+        if rows.n_rows == 0:
+            raise ParameterError("X has no rows; at least two, of different classes, are needed")
+        sample_weights = check_sample_weights(sample_weight, rows.n_rows)
+        return cls(rows, codes, labels, sample_weights, _class_weights(class_weight, labels, codes))
+
+    def take(self, rows: NDArray[np.int64]) -> Problem:
+        """The problem on some of its rows; every label stays known."""
+        return Problem(
+            self.rows.take(rows), self.codes[rows], self.labels, self.sample_weights[rows], self.class_weights
+        )
+
+    def signs(self) -> Floats:
+        """+1 for the first label, -1 for the second: binary machines only."""
+        return np.where(self.codes == 0, 1.0, -1.0)
+
+    def require_two_classes(self, machine: str) -> None:
+        present = self.labels[np.unique(self.codes)]
+        if len(present) < 2:
+            raise ParameterError(
+                f"all rows have the same label ({_shown(present)}); {machine} needs rows of two classes"
+            )
+        if len(present) > 2:
+            raise ParameterError(
+                f"found {len(present)} classes ({_shown(present)}); {machine} takes two classes in this version"
+            )
+
+
+def encode_labels(y: Any) -> tuple[NDArray[np.int64], NDArray]:
+    """Position of each label among the distinct ones, and these in order of first appearance.
+
+    As in LIBSVM, {-1, +1} met with -1 first is turned round: +1 always is the first label.
+    """
+    array = np.asarray(y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ParameterError(f"y must have one dimension, found shape {array.shape}")
+    if array.dtype.kind == "c":
+        raise ParameterError("labels must not be complex numbers")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ParameterError("y holds NaN or infinity; every label must be finite")
+    if array.dtype.kind == "O":
+        _check_object_labels(array)
+        places: dict[Any, int] = {}
+        codes = np.array([places.setdefault(label, len(places)) for label in array], dtype=np.int64)
+        labels = np.empty(len(places), dtype=object)
+        labels[:] = list(places)
+    else:
+        distinct, first, inverse = np.unique(array, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        labels = distinct[order]
+        codes = np.argsort(order)[inverse].astype(np.int64)
+    if len(labels) == 2 and labels.dtype.kind in "if" and labels[0] == -1 and labels[1] == 1:
+        labels, codes = labels[::-1].copy(), 1 - codes
+    return codes, labels
+
+
+def _check_object_labels(array: NDArray) -> None:
+    for place, label in enumerate(array):
+        if label is None or (isinstance(label, float) and not np.isfinite(label)):
+            raise ParameterError(f"y[{place}] is {label!r}; every label must be given and finite")
+        if not isinstance(label, (str, bytes, bool, int, float, np.generic)):
+            raise ParameterError(f"y[{place}] is of type {type(label).__name__}, expected a string or a number")
+
+
+def check_sample_weights(sample_weight: Any, n_rows: int) -> Floats:
+    if sample_weight is None:
+        return np.ones(n_rows)
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"sample_weight cannot be read as numbers: {error}") from None
+    if weights.ndim == 0:
+        weights = np.full(n_rows, float(weights))
+    if weights.shape != (n_rows,):
+        raise ParameterError(f"expected {n_rows} row weights, one per row, found shape {weights.shape}")
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        raise ParameterError(
+            f"row weight {wrong[0] + 1} is {weights[wrong[0]]:g}; weights must be finite and at least 0"
+        )
+    if not weights.any():
+        raise ParameterError("all row weights are 0; nothing to train on")
+    return weights
+
+
+def _class_weights(wish: Mapping | str | None, labels: NDArray, codes: NDArray[np.int64]) -> Floats:
+    weights = np.ones(len(labels))
+    if wish is None:
+        return weights
+    if isinstance(wish, str):
+        if wish != "balanced":
+            raise ParameterError(f"class_weight must be 'balanced' or a mapping, found {wish!r}")
+        return len(codes) / (len(labels) * np.bincount(codes, minlength=len(labels)))
+    for label, weight in wish.items():
+        places = [k for k, known in enumerate(labels) if known == label]
+        if not places:
+            raise ParameterError(
+                f"a class weight (-w) is given for label {label}, which is not in the data ({_shown(labels)})"
+            )
+        if not (np.isfinite(weight) and weight >= 0):
+            raise ParameterError(f"the weight of class {label} must be finite and at least 0, found {weight}")
+        weights[places[0]] = weight
+    return weights
+
+
+def _shown(labels: NDArray, most: int = 10) -> str:
+    from odmlib.data.labels import format_label
+
+    shown = ", ".join(
+        format_label(label) if labels.dtype.kind in "iuf" else str(label) for label in labels[:most]
+    )
+    return shown + (", ..." if len(labels) > most else "")

@@ -1,0 +1,179 @@
+"""odmlib.train: options and data in, a model out."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import warnings
+from typing import Any
+
+
+from odmlib._version import __version__
+from odmlib.data.dataset import Dataset
+from odmlib.data.labels import python_label
+from odmlib.data.problem import Problem
+from odmlib.errors import ConvergenceWarning, ParameterError
+from odmlib.kernels.formula import KernelFormula
+from odmlib.machines.odm import fit_odm
+from odmlib.model.model import Model
+from odmlib.options import TrainOptions, option_fields
+from odmlib.selection.margins import margin_summary
+from odmlib.solvers.control import CONVERGED, Control, SolverResult
+
+FITTERS = {"odm": fit_odm}
+
+
+def train(X: Any, y: Any, **options: Any) -> Model:
+    settings = _settings(options)
+    problem = Problem.from_arrays(X, y, settings.sample_weight, settings.class_weight)
+    model = train_problem(problem, settings)
+    if model.report["status"] != CONVERGED:
+        warnings.warn(convergence_message(model.report, settings.tol), ConvergenceWarning, stacklevel=2)
+    return model
+
+
+def train_problem(problem: Problem, options: TrainOptions) -> Model:
+    """`train` for data that are checked already; never warns."""
+    started = time.perf_counter()
+    if options.kernel == "precomputed" and problem.rows.n_rows != problem.rows.n_features:
+        raise ParameterError(
+            "a precomputed kernel must be a square matrix of rows against rows, "
+            f"found shape {problem.rows.shape}"
+        )
+    formula = kernel_formula(problem.rows, options)
+    control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
+    function, result = FITTERS[options.machine](problem, formula, options, control, _loaded(options.init))
+    C, lambda_ = options.weights_for(problem.total_weight)
+    parameters = {
+        "C": C,
+        "lambda": lambda_,
+        "nu": float(options.nu),
+        "theta": float(options.theta),
+        "bias": formula.bias,
+        "tol": float(options.tol),
+    }
+    kernel_parameters = {"gamma": formula.gamma, "degree": formula.degree, "coef0": formula.coef0}
+    parameters |= {name: kernel_parameters[name] for name in formula.parameter_names}
+    model = Model(
+        options.machine, formula, problem.labels, problem.rows.n_features, function, parameters, {}
+    )
+    model.report.update(_report(model, problem, options, result, time.perf_counter() - started))
+    return model
+
+
+def kernel_formula(rows: Dataset, options: TrainOptions) -> KernelFormula:
+    """The kernel with gamma worked out from the data where the user left that to us."""
+    gamma = options.gamma
+    if isinstance(gamma, str):
+        spread = rows.n_features * (rows.variance() if gamma == "scale" else 1.0)
+        gamma = 1.0 / spread if spread > 0 else 1.0
+    return KernelFormula(
+        options.kernel, float(gamma), int(options.degree), float(options.coef0), options.bias_value
+    )
+
+
+def convergence_message(report: dict[str, Any], tol: float) -> str:
+    """Why training ended too early, with the evidence and what may help."""
+    reason = {
+        "max_iter": f"the limit of {report['iterations']} iterations was reached",
+        "time_limit": "the time limit was reached",
+        "stopped": "the callback asked to stop",
+        "stalled": "no further progress is possible in floating-point arithmetic",
+    }[report["status"]]
+    advice = {
+        "max_iter": "; scale the features, lower C or allow more iterations",
+        "time_limit": "; scale the features, lower C or allow more time",
+        "stalled": "; scale the features or lower C; a kernel that is not positive semidefinite can also cause this",
+    }.get(report["status"], "")
+    return f"not converged: {reason} with a relative duality gap of {report['gap']:.2g} (wanted {tol:g}){advice}"
+
+
+def _settings(options: dict[str, Any]) -> TrainOptions:
+    known = [option.name for option in option_fields()]
+    for name in options:
+        if name not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, known, n=1)
+            raise TypeError(
+                f"train() has no option {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+            )
+    return TrainOptions(**options)
+
+
+def _loaded(init: Any) -> Model | None:
+    if init is None or isinstance(init, Model):
+        return init
+    from odmlib.model.text_format import load_model
+
+    return load_model(init)
+
+
+def _report(
+    model: Model, problem: Problem, options: TrainOptions, result: SolverResult, seconds: float
+) -> dict[str, Any]:
+    assert result.margins is not None
+    return {
+        "version": __version__,
+        "machine": model.machine,
+        "kernel": model.formula.name,
+        "parameters": dict(model.parameters),
+        "rows": problem.rows.n_rows,
+        "features": problem.rows.n_features,
+        "nonzeros": problem.rows.n_nonzeros,
+        "labels": [python_label(label) for label in problem.labels],
+        "status": result.status,
+        "solver": result.solver,
+        "iterations": result.iterations,
+        "primal": result.primal,
+        "dual": result.dual,
+        "gap": result.gap,
+        "seconds": {"read": None, "train": seconds, "write": None},
+        "threads": options.n_threads,
+        "seed": options.seed,
+        "support_vectors": model.n_support,
+        "margin": margin_summary(result.margins, problem.weights),
+        "details": result.details,
+    }
+
+
+def _describe_options() -> str:
+    lines = []
+    for option in option_fields():
+        flags = option.metadata["flags"]
+        default = "" if option.default is None else f", default {option.default!r}"
+        lines.append(
+            f"    {option.name}: {option.metadata['help']}{default}"
+            + (f" (flag {flags[0]})" if flags else "")
+        )
+    return "\n".join(lines)
+
+
+train.__doc__ = f"""Train a machine and return its Model.
+
+X: rows of features: a numpy array, any scipy.sparse matrix or array, or an odmlib.Dataset
+   (kernel="precomputed": the square matrix of kernel values).
+y: one label per row, of any type; they come back from `predict` as given.
+
+Options, all by name:
+{_describe_options()}
+
+Warns with ConvergenceWarning if the duality gap did not reach `tol`.
+
+>>> import numpy as np, odmlib
+>>> X = np.array([[0.0], [1.0], [3.0], [4.0]])
+>>> model = odmlib.train(X, ["low", "low", "high", "high"], kernel="linear", C=10)
+>>> model.predict(X).tolist()
+['low', 'low', 'high', 'high']
+"""
+train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter("X", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        inspect.Parameter("y", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        *(
+            inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default)
+            for option in option_fields()
+        ),
+    ],
+    return_annotation=Model,
+)

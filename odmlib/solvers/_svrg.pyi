@@ -1,0 +1,13 @@
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib._core.rows import Rows
+from odmlib.losses.loss import MarginLoss
+
+Floats = NDArray[np.float64]
+
+class InnerLoop:
+    def __init__(self, rows: Rows, loss: MarginLoss, y: Floats, costs: Floats, seed: int) -> None: ...
+    def begin_stage(self, w: Floats, mu: Floats, old_slopes: Floats, eta: float) -> None: ...
+    def advance(self, n_steps: int) -> None: ...
+    def end_stage(self) -> None: ...

@@ -1,0 +1,166 @@
+"""Generalised Newton method on the primal of a linear machine.
+
+    min_w  P(w) = 1/2 |w|^2 + sum_i loss_i(z_i),   z_i = y_i <w, x_i>
+
+The losses are piecewise quadratic and once differentiable, so with c_i the curvature of row i's piece
+
+    H = I + X' diag(c) X,   H s = -grad P(w),   w <- w + t s,   t by an exact line search,
+
+ends after a handful of steps (spec/odm.md section 3.2). H is formed and factorised when that is cheap;
+otherwise H s = -grad is solved by conjugate gradients with the diagonal of H as preconditioner.
+
+Certificate: with a_i = -loss_i'(z_i), Fenchel's equality holds in every row, so
+P(w) - D(a) = 1/2 |w - sum_i a_i y_i x_i|^2 = 1/2 |grad P(w)|^2: the gap on all rows costs nothing extra.
+Every D(a) met on the way bounds the optimum from below; the largest is kept.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib._core.rows import Rows
+from odmlib.losses.loss import MarginLoss
+from odmlib.losses.sums import along_line, slopes_and_curvatures
+from odmlib.solvers.control import CONVERGED, STALLED, TIME_LIMIT, Control, SolverResult, relative_gap
+
+Floats = NDArray[np.float64]
+
+MAX_STEPS = 500
+MAX_CG_STEPS = 2000
+MAX_EXPLICIT_COLUMNS = 2000  # 32 MB for H, a third of a second to factorise
+USUAL_CG_STEPS = 40  # a Newton step's conjugate gradient products, for choosing between the two forms
+LINE_SEARCH_STEPS = 30
+LINE_SEARCH_ACCURACY = 0.1  # |phi'(t)| against |phi'(0)|: Newton needs no better
+
+
+def solve_newton(
+    rows: Rows,
+    y: Floats,
+    costs: Floats,
+    loss: MarginLoss,
+    control: Control,
+    *,
+    threads: int = 1,
+    start: Floats | None = None,
+    first_iteration: int = 0,
+    dual_bound: float = -math.inf,
+) -> SolverResult:
+    """Train a linear machine; `start` are weights to begin from, `dual_bound` a known lower bound of P."""
+    explicit = prefers_explicit_hessian(rows)
+    w = np.zeros(rows.n_columns) if start is None else start.copy()
+    margins = y * rows.product(w, threads)
+    hessian = np.eye(rows.n_columns) if explicit else None
+    known_curvatures = np.zeros(rows.n_rows)
+    iteration, cg_steps, fresh = first_iteration, 0, True
+
+    while True:
+        loss_total, slopes, curvatures = slopes_and_curvatures(loss, margins, costs, threads)
+        gradient = w + rows.transposed_product(y * slopes, threads)
+        primal = 0.5 * float(w @ w) + loss_total
+        dual_bound = max(dual_bound, primal - 0.5 * float(gradient @ gradient))
+        gap = primal - dual_bound
+        if not fresh and relative_gap(primal, gap) <= control.tol:
+            # margins were updated step by step: claim nothing before they are computed anew
+            margins, fresh = y * rows.product(w, threads), True
+            continue
+        status = control.step(iteration, primal, gap, MAX_STEPS)
+        if status is not None:
+            break
+
+        if hessian is not None:
+            # only rows that changed sides since the last step have anything to add
+            hessian += rows.gram(curvatures - known_curvatures, threads)
+            known_curvatures = curvatures
+            step = np.linalg.solve(hessian, -gradient)
+        else:
+            # a residual well below the target gradient norm is wasted work
+            enough = 0.3 * math.sqrt(2 * control.tol * max(1.0, abs(primal)))
+            step, used = _conjugate_gradients(rows, curvatures, gradient, enough, control, threads)
+            cg_steps += used
+        directions = y * rows.product(step, threads)
+        length = _line_search(w, step, margins, directions, loss, costs, threads)
+        if length <= 0 or not np.any(step):
+            status = control.out_of_time() or STALLED
+            break
+        w += length * step
+        margins += length * directions
+        iteration, fresh = iteration + 1, False
+
+    details = {"hessian": "explicit" if explicit else "conjugate gradients", "cg_steps": cg_steps}
+    gap_relative = relative_gap(primal, gap)
+    if status == STALLED and gap_relative <= control.tol:
+        status = CONVERGED
+    return SolverResult(
+        status, primal, dual_bound, gap_relative, iteration, "newton", w, None, margins, details
+    )
+
+
+def prefers_explicit_hessian(rows: Rows) -> bool:
+    """Whether forming and factorising H costs less than a usual run of conjugate gradients."""
+    n = rows.n_columns
+    if n > MAX_EXPLICIT_COLUMNS:
+        return False
+    row_length = rows.n_nonzeros / max(1, rows.n_rows) + 1
+    forming = rows.n_rows * row_length * row_length / 2 + n**3 / 4
+    return forming <= USUAL_CG_STEPS * 4 * rows.n_nonzeros + 1e7
+
+
+def _conjugate_gradients(
+    rows: Rows, curvatures: Floats, gradient: Floats, enough: float, control: Control, threads: int
+) -> tuple[Floats, int]:
+    """s with (I + X' diag(curvatures) X) s = -gradient, to a residual that suits the Newton step."""
+    diagonal = 1.0 + rows.hessian_diagonal(curvatures, threads)
+    step = np.zeros_like(gradient)
+    residual = -gradient
+    norm = math.sqrt(float(residual @ residual))
+    # far from the target a rough direction does; the closer, the tighter
+    target = max(enough, 1e-12 * norm) if enough > 1e-2 * norm else 1e-2 * norm
+    scaled = residual / diagonal
+    direction = scaled.copy()
+    product = float(residual @ scaled)
+    for used in range(1, MAX_CG_STEPS + 1):
+        image = direction + rows.hessian_product(curvatures, direction, threads)
+        length = product / float(direction @ image)
+        step += length * direction
+        residual -= length * image
+        if math.sqrt(float(residual @ residual)) <= target or control.out_of_time() == TIME_LIMIT:
+            break
+        scaled = residual / diagonal
+        previous, product = product, float(residual @ scaled)
+        direction *= product / previous
+        direction += scaled
+    return step, used
+
+
+def _line_search(
+    w: Floats,
+    step: Floats,
+    margins: Floats,
+    directions: Floats,
+    loss: MarginLoss,
+    costs: Floats,
+    threads: int,
+) -> float:
+    """t > 0 near the minimum of the convex phi(t) = P(w + t s), by Newton steps kept in a bracket."""
+    across, square = float(w @ step), float(step @ step)
+    at_zero = across + along_line(loss, margins, directions, 0.0, costs, threads)[0]
+    if not at_zero < 0:
+        return 0.0
+    low, high, t = 0.0, math.inf, 1.0
+    for _ in range(LINE_SEARCH_STEPS):
+        first, second = along_line(loss, margins, directions, t, costs, threads)
+        first += across + t * square
+        second += square
+        if abs(first) <= LINE_SEARCH_ACCURACY * -at_zero:
+            break
+        if first < 0:
+            low = t
+        else:
+            high = t
+        t -= first / second
+        if not low < t < high:
+            t = (low + high) / 2 if math.isfinite(high) else 2 * low + 1
+    return t
