@@ -1,0 +1,103 @@
+"""The words for what the parser of data rows refuses: what was found, what was expected."""
+
+from __future__ import annotations
+
+import re
+
+from odmlib.data._reader import Fault
+
+SHOWN_CHARACTERS = 40
+
+_TOKEN = re.compile(rb"[^ \t\n#]*")
+_NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+
+
+def shown(token: bytes) -> str:
+    """A piece of a file, quoted: printable, on one line, not too long."""
+    text = token[: 4 * SHOWN_CHARACTERS].decode("utf-8", "backslashreplace")
+    if len(text) > SHOWN_CHARACTERS:
+        text = text[:SHOWN_CHARACTERS] + "..."
+    return "'" + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text) + "'"
+
+
+def token_at(text: bytearray, place: int) -> bytes:
+    """The bytes from `place` to the next blank, comment or line end."""
+    match = _TOKEN.match(text, place)
+    token = match.group() if match else b""
+    at_line_end = text[place + len(token)] == 0x0A
+    return token.removesuffix(b"\r") if at_line_end else token
+
+
+def describe(fault: int, token: bytes, previous: int, features: int | None, zero_based: bool) -> str:
+    """The message for one fault; `token` is what stands at its place."""
+    found = f"found {shown(token)}" if token else "found the end of the line"
+    if fault in (Fault.INFINITE_LABEL, Fault.INFINITE_VALUE):
+        return f"expected a finite number, {found}"
+    if fault == Fault.BAD_LABEL:
+        return _bad_label(token, found)
+    if fault == Fault.INEXACT_LABEL:
+        return f"expected a label that a double can hold exactly, {found}"
+    if fault == Fault.BAD_QID:
+        return f"expected qid:N with a whole number N, {found}" if token.startswith(b"qid:") else _item(found)
+    if fault == Fault.BAD_ITEM:
+        return _bad_item(token, found)
+    if fault == Fault.INDEX_ZERO:
+        return f"expected an index of 1 or more, {found} (a file that counts from 0 needs --zero-based or zero_based=True)"
+    if fault == Fault.INDEX_TOO_LARGE:
+        if features is None:
+            return f"expected an index of at most {2**31 - 1 - zero_based}, {found}"
+        if features == 0:
+            return f"expected no items for 0 features, {found}"
+        return f"expected an index of at most {features - zero_based} for {features} features, {found}"
+    if fault == Fault.INDEX_NOT_ASCENDING:
+        return f"expected an index above {previous} (indices ascend in a row), {found}"
+    if fault == Fault.BAD_VALUE:
+        return _bad_value(token, found)
+    if fault == Fault.STRAY_RETURN:
+        return "found a carriage return inside the line, expected lines to end with LF or CR LF"
+    if fault == Fault.EMPTY_LINE:
+        return "expected a row, found an empty line"
+    return "expected the end of the line, found a comment"
+
+
+def _item(found: str) -> str:
+    return f"expected index:value, {found}"
+
+
+def _oddities(token: bytes) -> str:
+    """A hint for bytes that no text file of numbers holds."""
+    if b"\0" in token:
+        return " (NUL bytes: a binary file, or UTF-16 text?)"
+    if b"\r" in token:
+        return " (a carriage return inside the line)"
+    return ""
+
+
+def _bad_label(token: bytes, found: str) -> str:
+    if _NOT_FINITE.fullmatch(token.decode("latin-1")):
+        return f"expected a finite number, {found}"
+    if re.match(rb"\d+:", token):
+        return f"expected a label before the first index:value, {found}"
+    if re.fullmatch(rb"[-+.\deE]+(,[-+.\deE]+)+", token):
+        return f"expected one label, {found} (rows with several labels are not supported)"
+    return f"expected a number as label, {found}{_oddities(token)}"
+
+
+def _bad_item(token: bytes, found: str) -> str:
+    if token.startswith(b"qid:"):
+        return f"expected qid only once and right after the label, {found}"
+    if re.match(rb"-\d+:", token):
+        return f"expected an index that is not negative, {found}"
+    if re.match(rb"[-+.\deE]+:", token):
+        return f"expected a whole number as index, {found}"
+    return _item(found) + _oddities(token)
+
+
+def _bad_value(token: bytes, found: str) -> str:
+    if _NOT_FINITE.fullmatch(token.decode("latin-1")):
+        return f"expected a finite number, {found}"
+    if token.find(b":") > 0 and b"\0" not in token:
+        return f"expected a single value, {found} (two items run together?)"
+    if b"," in token:
+        return f"expected a number with a decimal point, {found}"
+    return f"expected a number as value, {found}{_oddities(token)}"

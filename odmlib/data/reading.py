@@ -1,0 +1,210 @@
+"""Reading data in LIBSVM format: blocks of a stream go to the parser, a fault becomes a message.
+
+The grammar is at the head of `_reader.pyx`. Memory in use is the CSR arrays and one block.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib._core.threads import resolve_threads
+from odmlib.data._reader import PADDING, RowParser
+from odmlib.data.dataset import MAX_FEATURES, Dataset
+from odmlib.data.faults import describe, token_at
+from odmlib.data.files import Source, open_input
+from odmlib.errors import DataFormatError, FileFormatError, ParameterError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+FIRST_BLOCK_BYTES = 1 << 18  # a small file should not pay for a large buffer
+BLOCK_BYTES = 1 << 24
+CHUNK_BYTES = 1 << 18  # of a block, for one thread at a time
+
+UTF8_MARK = b"\xef\xbb\xbf"
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class ReadableInto(Protocol):
+    """What the parser asks of a stream; 0 means that it has ended."""
+
+    def readinto(self, buffer: Any, /) -> int | None: ...
+
+
+def read_data(
+    source: Source, features: int | None = None, zero_based: bool = False, threads: int | None = None
+) -> tuple[csr_array, NDArray[np.float64]]:
+    """Read a file in LIBSVM format into a sparse matrix and the labels.
+
+    source      a path, "-" for standard input, an open file, or bytes; .gz, .bz2 and .xz are unpacked
+    features    number of columns; by default the largest index in the file
+    zero_based  the indices in the file count from 0, not from 1
+    threads     by default all cores that this process may use
+
+    >>> X, y = read_data(b"+1 1:0.5 3:2\\n-1 2:1\\n")
+    >>> X.toarray().tolist(), y.tolist()
+    ([[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]], [1.0, -1.0])
+    """
+    from scipy.sparse import csr_array
+
+    with open_input(source) as stream:
+        indptr, indices, values, labels, width = parse_stream(
+            stream, stream.name, features=features, zero_based=zero_based, threads=threads
+        )
+    if len(values) < 2**31:
+        indptr = indptr.astype(np.int32)  # scipy wants one width for both
+    return csr_array((values, indices, indptr), shape=(len(labels), width), copy=False), labels
+
+
+def read_dataset(
+    source: Source, features: int | None = None, zero_based: bool = False, threads: int | None = None
+) -> tuple[Dataset, NDArray[np.float64]]:
+    """`read_data` for use inside odmlib: the rows as a Dataset, without scipy."""
+    with open_input(source) as stream:
+        indptr, indices, values, labels, width = parse_stream(
+            stream, stream.name, features=features, zero_based=zero_based, threads=threads
+        )
+    return Dataset(indptr, indices, values, width), labels
+
+
+def parse_rows(
+    buffer: bytes | bytearray | memoryview,
+    name: str,
+    first_line: int = 1,
+    features: int | None = None,
+    zero_based: bool = False,
+    error: type[FileFormatError] = DataFormatError,
+    threads: int | None = 1,
+    strict_lines: bool = False,
+) -> tuple[Dataset, NDArray[np.float64]]:
+    """Rows that stand inside another file, such as the support vectors of a model file.
+
+    `name` and `first_line` say where the buffer starts, `error` is what a fault raises. With
+    `strict_lines` empty lines, comments and qid are faults too. No rows at all is not a fault here.
+    """
+    from io import BytesIO
+
+    indptr, indices, values, labels, width = parse_stream(
+        BytesIO(buffer),
+        name,
+        first_line=first_line,
+        features=features,
+        zero_based=zero_based,
+        error=error,
+        threads=threads,
+        strict_lines=strict_lines,
+        whole_file=False,
+    )
+    return Dataset(indptr, indices, values, width), labels
+
+
+def parse_stream(
+    stream: ReadableInto,
+    name: str,
+    *,
+    first_line: int = 1,
+    features: int | None = None,
+    zero_based: bool = False,
+    error: type[FileFormatError] = DataFormatError,
+    threads: int | None = None,
+    strict_lines: bool = False,
+    whole_file: bool = True,
+    block_bytes: int = BLOCK_BYTES,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], int]:
+    """Parse a stream to its end: row pointers, columns, values, labels, number of features.
+
+    `whole_file`: a byte-order mark may come first, and there must be at least one row.
+    The last two arguments are for tests; no result and no message depends on them.
+    """
+    features = _checked_features(features)
+    base = 0 if zero_based else 1
+    largest = (MAX_FEATURES if features is None else features) - 1 + base
+    parser = RowParser(base, largest, strict_lines, resolve_threads(threads), chunk_bytes)
+
+    block = bytearray(min(block_bytes, FIRST_BLOCK_BYTES) + PADDING)
+    filled = 0  # bytes of the block in use: at first those of an unfinished line
+    at_start = whole_file
+    ended = False
+    while not ended:  # Python delivers Ctrl-C between two blocks
+        unfinished = filled
+        filled, ended = _fill(stream, block, filled)
+        begin = _text_start(block, filled, name, error) if at_start else 0
+        end = block.rfind(b"\n", unfinished, filled) + 1
+        lines_before = parser.n_lines
+        fault = parser.feed(block, begin, end)
+        if fault is not None:
+            code, place, previous = fault
+            line = first_line + lines_before + block.count(b"\n", begin, place)
+            column = place + 1 - max(begin, block.rfind(b"\n", begin, place) + 1)
+            message = describe(code, token_at(block, place), previous, features, zero_based)
+            raise error(message, name, line, column)
+        at_start = at_start and end == 0
+        block, filled = _next_block(block, end, filled, block_bytes)
+    if whole_file and parser.n_rows == 0:
+        raise error("no rows found", name)
+    width = parser.n_columns if features is None else features
+    indptr, indices, values, labels = parser.finish()
+    return (
+        _array(indptr, np.int64),
+        _array(indices, np.int32),
+        _array(values, np.float64),
+        _array(labels, np.float64),
+        width,
+    )
+
+
+def _fill(stream: ReadableInto, block: bytearray, filled: int) -> tuple[int, bool]:
+    """Read until the block is full or the stream ends; give the very last line its line end."""
+    capacity = len(block) - PADDING
+    with memoryview(block) as view:
+        while filled < capacity:
+            count = stream.readinto(view[filled:capacity])
+            if not count:
+                if filled and block[filled - 1] != 0x0A:
+                    block[filled] = 0x0A
+                    filled += 1
+                return filled, True
+            filled += count
+    return filled, False
+
+
+def _next_block(block: bytearray, end: int, filled: int, block_bytes: int) -> tuple[bytearray, int]:
+    """The block to fill next: it starts with the unfinished line, and is larger where that pays."""
+    capacity = len(block) - PADDING
+    rest = filled - end
+    if end == 0:
+        wanted = 2 * capacity  # a line longer than the block
+    elif capacity < block_bytes:
+        wanted = min(4 * capacity, block_bytes)
+    else:
+        wanted = capacity
+    larger = bytearray(wanted + PADDING) if wanted > capacity else block
+    larger[:rest] = memoryview(block)[end:filled]
+    return larger, rest
+
+
+def _text_start(block: bytearray, filled: int, name: str, error: type[FileFormatError]) -> int:
+    if block.startswith(UTF16_MARKS, 0, filled):
+        raise error("found UTF-16 text, expected ASCII or UTF-8", name)
+    return len(UTF8_MARK) if block.startswith(UTF8_MARK, 0, filled) else 0
+
+
+def _array(owner: Any, dtype: Any) -> NDArray[Any]:
+    return np.empty(0, dtype) if owner is None else np.asarray(owner, dtype)
+
+
+def _checked_features(features: int | None) -> int | None:
+    if features is None:
+        return None
+    try:
+        count = index(features)
+    except TypeError:
+        raise ParameterError(f"features must be a whole number, found {features!r}") from None
+    if not 0 <= count <= MAX_FEATURES:
+        raise ParameterError(f"features must be from 0 to {MAX_FEATURES}, found {count}")
+    return count
