@@ -101,7 +101,9 @@ def make_parser() -> ToolParser:
     )
     parser.option("-s", "--save", metavar="FILE", help="save the ranges to FILE")
     parser.option("-r", "--restore", metavar="FILE", help="take the ranges from FILE; - is stdin")
-    parser.option("-j", "--threads", type=positive_whole_number, metavar="N", help="threads (default: all cores)")
+    parser.option(
+        "-j", "--threads", type=positive_whole_number, metavar="N", help="threads (default: all cores)"
+    )
     parser.switch("--zero-based", help="indices count from 0, in the data and in the range file")
     parser.switch("-q", "--quiet", help="no warnings")
     return parser
@@ -116,9 +118,14 @@ def check(options: argparse.Namespace) -> None:
         options.lower = LOWER
     if options.upper is None:
         options.upper = UPPER
-    for lower, upper, flags in [(options.lower, options.upper, "-l and -u"), (*(options.target or (0, 1)), "-y")]:
+    for lower, upper, flags in [
+        (options.lower, options.upper, "-l and -u"),
+        (*(options.target or (0, 1)), "-y"),
+    ]:
         if not lower < upper:
-            raise UsageError(f"{flags}: the lower end must be below the upper end, found {lower:g} and {upper:g}")
+            raise UsageError(
+                f"{flags}: the lower end must be below the upper end, found {lower:g} and {upper:g}"
+            )
         if upper - lower == float("inf"):
             raise UsageError(f"{flags}: the ends are too far apart, found {lower:g} and {upper:g}")
     if options.save is not None:

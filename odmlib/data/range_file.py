@@ -103,10 +103,10 @@ class _Reader:
 
     def header(self, *allowed: bytes) -> bytes:
         expected = " or ".join(f"'{word.decode()}'" for word in allowed)
-        (word,) = self.next_words(1, expected)
-        if word.group() not in allowed:
-            self.fail(f"expected {expected}, found {shown(word.group())}", word)
-        return word.group()
+        words = self.next_words(None, expected)
+        if len(words) > 1 or words[0].group() not in allowed:
+            self.fail(f"expected {expected}, found {_listed(words)}", words[0])
+        return words[0].group()
 
     def interval(self, what: str) -> tuple[float, float]:
         first, second = self.next_words(2, what)
@@ -170,8 +170,8 @@ class _Reader:
             self.fail(f"expected a finite number, found {shown(text)}", word)
         return value + 0.0  # -0 is 0
 
-    def next_words(self, n_words: int, what: str, may_end: bool = False) -> list[re.Match[bytes]]:
-        """The words of the next line, which must be `n_words`; none at a proper end of the file."""
+    def next_words(self, n_words: int | None, what: str, may_end: bool = False) -> list[re.Match[bytes]]:
+        """The words of the next line: `n_words`, or any number but none; no words where the file may end."""
         line = self.next_line()
         self.words = list(_WORD.finditer(line))
         self.line_length = len(line.rstrip())
@@ -185,9 +185,9 @@ class _Reader:
             if not may_end:
                 self.line_number = blank
                 self.fail(f"expected {what}, found the end of the file")
-        elif len(self.words) < n_words:
+        elif n_words is not None and len(self.words) < n_words:
             self.fail(f"expected {what}, found {_listed(self.words)}", column=self.line_length + 1)
-        elif len(self.words) > n_words:
+        elif n_words is not None and len(self.words) > n_words:
             extra = self.words[n_words]
             self.fail(f"expected {what} and no more, found {shown(extra.group())}", extra)
         return self.words

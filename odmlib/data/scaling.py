@@ -135,7 +135,8 @@ class Scaling:
         if target is not None:
             if labels is None or len(labels) == 0:
                 raise ParameterError("scaling the labels needs at least one label")
-            target_range = TargetRange(*map(float, target), float(np.min(labels)), float(np.max(labels)))
+            low, high = target
+            target_range = TargetRange(float(low), float(high), float(np.min(labels)), float(np.max(labels)))
         return cls(
             ranges.columns[varying],
             ranges.minimum[varying] + 0.0,  # + 0.0: never -0
@@ -246,7 +247,7 @@ class Scaling:
             k = -1 - written
             row = int(np.searchsorted(dataset.indptr, k, side="right"))
             raise ParameterError(
-                f"row {row}, feature {dataset.indices[k] + 1}: the value {dataset.values[k]!r} is too far "
+                f"row {row}, feature {dataset.indices[k] + 1}: the value {format_label(dataset.values[k])} is too far "
                 "outside the known range to be scaled"
             )
         width = max(dataset.n_features, int(self.columns[-1]) + 1 if len(self.columns) else 0)
