@@ -72,7 +72,7 @@ def write_range_file(target: Target, ranges: RangeFile, zero_based: bool = False
                 ranges.maximum[part].tolist(),
                 strict=True,
             )
-            # svm-scale leaves constant features out, and stops reading at what it does not expect
+            # as svm-scale, which leaves constant features out
             stream.write(b"".join(_line(j + base, low, high) for j, low, high in rows if low < high))
 
 
@@ -112,7 +112,7 @@ class _Reader:
         first, second = self.next_words(2, what)
         lower, upper = self.number(first), self.number(second)
         if not lower < upper:
-            self.fail(f"expected {what}, found {_listed(self.words)}: the lower end must be below", first)
+            self.fail(f"expected {what}, found {_listed(self.words)}: not ascending", first)
         if not math.isfinite(upper - lower):
             self.fail("the ends of the interval are too far apart", first)
         return lower, upper

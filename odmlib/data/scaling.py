@@ -246,10 +246,8 @@ class Scaling:
         if written < 0:
             k = -1 - written
             row = int(np.searchsorted(dataset.indptr, k, side="right"))
-            raise ParameterError(
-                f"row {row}, feature {dataset.indices[k] + 1}: the value {format_label(dataset.values[k])} is too far "
-                "outside the known range to be scaled"
-            )
+            where, value = f"row {row}, feature {dataset.indices[k] + 1}", format_label(dataset.values[k])
+            raise ParameterError(f"{where}: the value {value} is too far outside the known range")
         width = max(dataset.n_features, int(self.columns[-1]) + 1 if len(self.columns) else 0)
         return Dataset(indptr, indices[:written], values[:written], width)
 
