@@ -1,0 +1,209 @@
+"""ToolParser: argparse with the manners of LIBSVM's tools and none of their accidents.
+
+Accepted for every option: `-l 0`, `-l0`, `-l=0`, `--lower 0`, `--lower=0`, options before, between and after
+the files. The word after an option that takes a value is its value, whatever it looks like (`-1e-3`, `-.5`,
+`-`), unless it is another option of the tool. Options of several words (`-y LOWER UPPER`, `-wLABEL WEIGHT`)
+take the first one glued or apart. Nothing is abbreviated and nothing unknown is let through.
+
+argparse cannot be told all of this, so the command line is brought into the form `option=value ... -- files`
+first; argparse then converts, fills in defaults and writes the help.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from odmlib._version import __version__
+
+# what word processors and web pages make of a hyphen
+LOOKALIKES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+
+_WORD_END = "\0"  # parts the words of one option; no argument of a process can hold it
+
+
+class UsageError(Exception):
+    """The command line is wrong: exit code 2."""
+
+
+class Finished(Exception):
+    """The command line asked for help or the version, which has been printed."""
+
+
+class ToolParser(argparse.ArgumentParser):
+    """Declare options with `option` (takes values) and `switch` (takes none), files with `add_argument`."""
+
+    def __init__(
+        self,
+        program: str,
+        description: str,
+        usage: str | None = None,
+        epilog: str | None = None,
+        help_flags: Sequence[str] = ("-h", "--help"),
+    ):
+        super().__init__(
+            prog=program,
+            usage=usage,
+            description=description,
+            epilog=epilog,
+            add_help=False,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        self.color = False  # Python 3.14 would colour the help
+        self._words: dict[str, int] = {}
+        self._alone: dict[str, tuple[Sequence[str], str]] = {}
+        self._titled: dict[str, argparse._ArgumentGroup] = {}
+        self.switch(*help_flags, action="help", help="show this help")
+        self.switch(
+            "--version", action="version", version=f"{program} {__version__}", help="show the version"
+        )
+
+    def option(
+        self,
+        *flags: str,
+        words: int = 1,
+        type: Callable[[str], Any] = str,
+        repeat: bool = False,
+        alone: str | None = None,
+        group: str | None = None,
+        **details: Any,
+    ) -> None:
+        """Declare an option of `words` values (a list where there are several), each converted by `type`.
+
+        `repeat` collects a list over repetitions. `alone` names the flag that is meant when none of
+        `choices` follows (`-h` of odm-train). `group` is a title in the help.
+        """
+        if words > 1:
+            details["type"] = lambda text: [type(word) for word in text.split(_WORD_END)]
+        else:
+            details["type"] = type
+        details["action"] = "append" if repeat else "store"
+        self._home(group).add_argument(*flags, **details)
+        self._words.update(dict.fromkeys(flags, words))
+        if alone is not None:
+            choices = [str(choice) for choice in details["choices"]]
+            self._alone.update(dict.fromkeys(flags, (choices, alone)))
+
+    def switch(
+        self, *flags: str, group: str | None = None, action: str = "store_true", **details: Any
+    ) -> None:
+        """Declare an option without a value."""
+        self._home(group).add_argument(*flags, action=action, **details)
+        self._words.update(dict.fromkeys(flags, 0))
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Read a command line; raises UsageError, or Finished after `--help` and `--version`."""
+        return self.parse_args(self.rearranged(argv))
+
+    def rearranged(self, argv: Sequence[str]) -> list[str]:
+        """The command line as argparse cannot misread it: `option=value` words, `--`, files."""
+        options: list[str] = []
+        files: list[str] = []
+        rest = list(argv)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                files += rest
+                break
+            if word == "-" or not word.startswith("-"):
+                if word[:1] and word[0] in LOOKALIKES:
+                    raise UsageError(f"'{word}' does not start with a hyphen: {lookalike(word)}")
+                files.append(word)
+            else:
+                options.append(self._with_values(word, rest))
+        return [*options, "--", *files] if files else options
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message.removeprefix("argument "))
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        if message:
+            self._print_message(message)
+        raise Finished
+
+    def _with_values(self, word: str, rest: list[str]) -> str:
+        """The option that `word` starts, joined with its values; takes those it needs off `rest`."""
+        flag, values = self._parted(word)
+        needed = self._words[flag]
+        if flag in self._alone and not values:
+            choices, meant = self._alone[flag]
+            if not rest or rest[0] not in choices:
+                return meant
+        while len(values) < needed:
+            if not rest or rest[0] == "--" or rest[0] in self._words:
+                found = f"found the option {rest[0]}" if rest and rest[0] != "--" else "found none"
+                wanted = "a value" if needed == 1 else f"{needed} values"
+                raise UsageError(f"{flag} needs {wanted}, {found if not values else 'found one'}")
+            values.append(rest.pop(0))
+        if not needed:
+            return flag
+        return f"{flag}={_WORD_END.join(values)}"
+
+    def _parted(self, word: str) -> tuple[str, list[str]]:
+        """An option and the value glued to it, if any."""
+        name, equals, value = word.partition("=")
+        if name in self._words:
+            if equals and not self._words[name]:
+                raise UsageError(f"{name} takes no value, found '{value}'")
+            return name, [value] if equals else []
+        short = word[:2]
+        if self._words.get(short) and "-" + name not in self._words:
+            return short, [word[2:]]
+        raise UsageError(f"unknown option '{name}'{self._suggestion(name)}")
+
+    def _suggestion(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        known = [flag for flag in self._words if flag.startswith("--")]
+        near = get_close_matches("--" + name.lstrip("-"), known, n=1) if len(name) > 2 else []
+        return f"; did you mean {near[0]}?" if near else ""
+
+    def _home(self, title: str | None) -> argparse._ActionsContainer:
+        if title is None:
+            title = "options"
+        if title not in self._titled:
+            self._titled[title] = self.add_argument_group(title)
+        return self._titled[title]
+
+
+def lookalike(text: str) -> str:
+    """Say which character only looks like a hyphen."""
+    character = next(character for character in text if character in LOOKALIKES)
+    return f"'{character}' (U+{ord(character):04X}) is another character that only looks like one"
+
+
+def number(text: str) -> float:
+    """A finite number as an option's value."""
+    try:
+        value = float(text) if "_" not in text else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"expected a finite number, found {_shown(text)}")
+    return value
+
+
+def whole_number(text: str) -> int:
+    """An integer as an option's value."""
+    try:
+        if "_" in text:
+            raise ValueError
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a whole number, found {_shown(text)}") from None
+
+
+def positive_whole_number(text: str) -> int:
+    value = whole_number(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {_shown(text)}")
+    return value
+
+
+def _shown(text: str) -> str:
+    if any(character in LOOKALIKES for character in text):
+        return f"'{text}': {lookalike(text)}"
+    return f"'{text}'" if text else "nothing"

@@ -1,0 +1,279 @@
+"""Scaling: every feature brought linearly into one interval, as svm-scale does it.
+
+For a feature with values in [min, max] (entries that are not stored count as 0)
+
+    x  ->  lower + (upper - lower) (x - min) / (max - min)
+
+where min and max meet lower and upper exactly, values outside [min, max], which new data may have, go on
+along the same line, features with min = max are dropped, and zeros are not stored. Labels (the targets
+of a regression) are scaled likewise when asked for.
+
+The range file is svm-scale's; either program reads the other's:
+
+    y                      only where labels are scaled
+    <y lower> <y upper>
+    <y min> <y max>
+    x
+    <lower> <upper>
+    <index> <min> <max>    one line per feature, ascending, features with min = max left out
+
+A feature whose image of 0 is not 0 fills every row. Rows are therefore scaled in blocks, and a data set
+that would get more than MAX_FILLED such entries is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data._scaling import gather_ranges, scale_rows
+from odmlib.data.dataset import Dataset
+from odmlib.data.files import Source, Target
+from odmlib.data.labels import format_label
+from odmlib.data.range_file import RangeFile, TargetRange, read_range_file, write_range_file
+from odmlib.errors import ParameterError
+
+MAX_FILLED = 2**31  # absent entries made non-zero: some 40 GB of text, never what was meant
+BLOCK_ENTRIES = 2**18  # a few megabytes of text at a time
+GATHER_ENTRIES = 2**25  # Ctrl-C is seen between two slices of this size
+TABLE_WIDTH = 2**20  # up to this width, or the number of stored values, a table by column costs little
+MANY_MORE = 2  # growth of the stored values by this factor is worth a remark
+
+
+@dataclass(frozen=True)
+class ColumnRanges:
+    """The columns that hold stored values, how many each, and the range of each; absent entries are zeros."""
+
+    columns: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    minimum: NDArray[np.float64]
+    maximum: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> ColumnRanges:
+        # an index of two thousand million must not cost a table of that length
+        narrow = dataset.n_features <= max(TABLE_WIDTH, dataset.n_nonzeros)
+        columns = None if narrow else dataset.used_columns()
+        rows = dataset if columns is None else dataset.on_columns(columns)
+        counts = np.zeros(rows.n_features, dtype=np.int64)
+        minimum = np.full(rows.n_features, np.inf)
+        maximum = np.full(rows.n_features, -np.inf)
+        for start in range(0, rows.n_nonzeros, GATHER_ENTRIES):
+            part = slice(start, start + GATHER_ENTRIES)
+            gather_ranges(rows.indices[part], rows.values[part], counts, minimum, maximum)
+        partly_absent = counts < rows.n_rows
+        np.minimum(minimum, 0.0, out=minimum, where=partly_absent)
+        np.maximum(maximum, 0.0, out=maximum, where=partly_absent)
+        if columns is None:
+            columns = np.flatnonzero(counts).astype(np.int32)
+            return cls(columns, counts[columns], minimum[columns], maximum[columns])
+        return cls(columns, counts, minimum, maximum)
+
+
+class Scaling:
+    """A linear map for each feature; `fit` finds it, `write` and `read` keep it in a file.
+
+    >>> from odmlib.data.dataset import Dataset
+    >>> from odmlib.data.scaling import Scaling
+    >>> rows = Dataset.from_any([[1.0, 0.0], [3.0, 4.0], [2.0, 1.0]])
+    >>> Scaling.fit(rows, lower=0, upper=1).apply(rows).to_dense().tolist()
+    [[0.0, 0.0], [1.0, 1.0], [0.5, 0.25]]
+    """
+
+    def __init__(
+        self,
+        columns: NDArray[np.int32],
+        minimum: NDArray[np.float64],
+        maximum: NDArray[np.float64],
+        lower: float = -1.0,
+        upper: float = 1.0,
+        target: TargetRange | None = None,
+    ):
+        """`columns` count from 0 and ascend; columns not among them are dropped by `apply`."""
+        check_interval(lower, upper, "the interval of the features")
+        if target is not None:
+            check_interval(target.lower, target.upper, "the interval of the labels")
+        self.columns = columns
+        self.minimum = minimum
+        self.maximum = maximum
+        self.lower = float(lower)
+        self.upper = float(upper)
+        self.target = target
+        with np.errstate(all="ignore"):
+            image = _image(np.zeros(len(columns)), minimum, maximum, self.lower, self.upper)
+        image[minimum == maximum] = 0.0
+        if not np.isfinite(image).all():
+            column = columns[np.flatnonzero(~np.isfinite(image))[0]]
+            raise ParameterError(f"feature {column + 1} has a range too wide or too far from 0 to be scaled")
+        self._filled_columns = columns[image != 0]
+        self._filled_values = image[image != 0]
+
+    @classmethod
+    def fit(
+        cls,
+        dataset: Dataset,
+        lower: float = -1.0,
+        upper: float = 1.0,
+        labels: NDArray[np.float64] | None = None,
+        target: tuple[float, float] | None = None,
+    ) -> Scaling:
+        """The map of `dataset` to [lower, upper] and, with `target`, of `labels` to that interval."""
+        ranges = ColumnRanges.of(dataset)
+        with np.errstate(over="ignore"):
+            too_wide = np.flatnonzero(~np.isfinite(ranges.maximum - ranges.minimum))
+        if len(too_wide):
+            raise ParameterError(
+                f"feature {ranges.columns[too_wide[0]] + 1} has a range too wide to be scaled"
+            )
+        varying = ranges.minimum < ranges.maximum
+        target_range = None
+        if target is not None:
+            if labels is None or len(labels) == 0:
+                raise ParameterError("scaling the labels needs at least one label")
+            low, high = target
+            target_range = TargetRange(float(low), float(high), float(np.min(labels)), float(np.max(labels)))
+        return cls(
+            ranges.columns[varying],
+            ranges.minimum[varying] + 0.0,  # + 0.0: never -0
+            ranges.maximum[varying] + 0.0,
+            lower,
+            upper,
+            target_range,
+        )
+
+    def apply(self, dataset: Dataset) -> Dataset:
+        """The scaled rows."""
+        self.check_size(dataset)
+        return self._scaled_rows(dataset, 0, dataset.n_rows)
+
+    def blocks(self, dataset: Dataset, block_entries: int = BLOCK_ENTRIES) -> Iterator[Dataset]:
+        """The scaled rows, a block at a time: for results that are too large to be held at once."""
+        self.check_size(dataset)
+        # after row i at most ends[i] entries have been written
+        ends = dataset.indptr + len(self._filled_columns) * np.arange(dataset.n_rows + 1)
+        first = 0
+        while first < dataset.n_rows:
+            last = int(np.searchsorted(ends, ends[first] + block_entries, side="right")) - 1
+            last = max(last, first + 1)
+            yield self._scaled_rows(dataset, first, last)
+            first = last
+
+    def apply_labels(self, labels: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The scaled labels; the labels as they are where the map has no part for them."""
+        if self.target is None:
+            return labels
+        target = self.target
+        with np.errstate(all="ignore"):
+            scaled = _image(labels, target.minimum, target.maximum, target.lower, target.upper)
+        if not np.isfinite(scaled).all():
+            label = format_label(labels[np.flatnonzero(~np.isfinite(scaled))[0]])
+            span = f"[{format_label(target.minimum)}, {format_label(target.maximum)}]"
+            raise ParameterError(f"label {label} cannot be scaled by the range {span}")
+        return scaled
+
+    def check_size(self, dataset: Dataset) -> None:
+        """Refuse a result that would be absurdly larger than the data."""
+        # the cheap bound first: it needs no look at the values
+        if dataset.n_rows * len(self._filled_columns) > MAX_FILLED:
+            filled = self._count_filled(ColumnRanges.of(dataset), dataset.n_rows)
+            if filled > MAX_FILLED:
+                raise ParameterError(
+                    f"scaling would turn {filled:,} zeros into other numbers "
+                    f"(the data hold {dataset.n_nonzeros:,} values); {self._advice()}"
+                )
+
+    def remark_unknown(self, dataset: Dataset, zero_based: bool = False) -> list[str]:
+        """A sentence about features that `apply` leaves out because the map does not know them, if any."""
+        ranges = ColumnRanges.of(dataset)
+        not_zero = (ranges.minimum < 0) | (ranges.maximum > 0)
+        unknown = np.setdiff1d(ranges.columns[not_zero], self.columns, assume_unique=True)
+        if len(unknown) == 0:
+            return []
+        first = int(unknown[0]) + (not zero_based)
+        which = f"feature {first}" if len(unknown) == 1 else f"{len(unknown)} features, the first is {first}"
+        reason = "not in the range file (absent or constant in the data it was made from)"
+        return [f"left out what is {reason}: {which}"]
+
+    def remark_growth(self, dataset: Dataset) -> list[str]:
+        """A sentence about zeros that stop being zeros, if they are many."""
+        filled = self._count_filled(ColumnRanges.of(dataset), dataset.n_rows)
+        if filled <= (MANY_MORE - 1) * dataset.n_nonzeros:
+            return []
+        return [
+            f"scaling turns {filled:,} zeros into other numbers "
+            f"(the data hold {dataset.n_nonzeros:,} values); {self._advice()}"
+        ]
+
+    @classmethod
+    def read(cls, source: Source, zero_based: bool = False) -> Scaling:
+        """Read a range file of odm-scale or svm-scale; a fault raises RangeFormatError with its place."""
+        ranges = read_range_file(source, zero_based)
+        return cls(ranges.columns, ranges.minimum, ranges.maximum, ranges.lower, ranges.upper, ranges.target)
+
+    def write(self, target: Target, zero_based: bool = False) -> None:
+        """Write the range file; its numbers read back exactly."""
+        ranges = RangeFile(self.lower, self.upper, self.columns, self.minimum, self.maximum, self.target)
+        write_range_file(target, ranges, zero_based)
+
+    def _scaled_rows(self, dataset: Dataset, first: int, last: int) -> Dataset:
+        stored = int(dataset.indptr[last] - dataset.indptr[first])
+        capacity = stored + (last - first) * len(self._filled_columns)
+        indptr = np.empty(last - first + 1, dtype=np.int64)
+        indices = np.empty(capacity, dtype=np.int32)
+        values = np.empty(capacity)
+        written = scale_rows(
+            dataset.indptr,
+            dataset.indices,
+            dataset.values,
+            first,
+            last,
+            self.columns,
+            self.minimum,
+            self.maximum,
+            self.lower,
+            self.upper,
+            self._filled_columns,
+            self._filled_values,
+            indptr,
+            indices,
+            values,
+        )
+        if written < 0:
+            k = -1 - written
+            row = int(np.searchsorted(dataset.indptr, k, side="right"))
+            where, value = f"row {row}, feature {dataset.indices[k] + 1}", format_label(dataset.values[k])
+            raise ParameterError(f"{where}: the value {value} is too far outside the known range")
+        width = max(dataset.n_features, int(self.columns[-1]) + 1 if len(self.columns) else 0)
+        return Dataset(indptr, indices[:written], values[:written], width)
+
+    def _count_filled(self, ranges: ColumnRanges, n_rows: int) -> int:
+        """Absent entries that become something other than 0."""
+        stored = ranges.counts[np.isin(ranges.columns, self._filled_columns, assume_unique=True)].sum()
+        return n_rows * len(self._filled_columns) - int(stored)
+
+    def _advice(self) -> str:
+        if self.lower != 0 and self.upper != 0:
+            return "if most features are 0 or above, -l 0 keeps zeros"
+        return "features without zero at the end of their range have no zeros to keep"
+
+
+def check_interval(lower: float, upper: float, name: str) -> None:
+    """Raise ParameterError unless lower < upper, both finite and not absurdly far apart."""
+    if not (math.isfinite(lower) and math.isfinite(upper) and math.isfinite(upper - lower)):
+        raise ParameterError(f"{name} must have finite ends, found {lower!r} and {upper!r}")
+    if not lower < upper:
+        shown = f"{format_label(lower)} and {format_label(upper)}"
+        raise ParameterError(f"{name} must have its lower end below its upper end, found {shown}")
+
+
+def _image(
+    values: NDArray[np.float64], minimum: Any, maximum: Any, lower: float, upper: float
+) -> NDArray[np.float64]:
+    """The map at the head of this file, in the same order of operations as the compiled one."""
+    line = lower + (upper - lower) * (values - minimum) / (maximum - minimum)
+    return np.where(values == minimum, lower, np.where(values == maximum, upper, line))
