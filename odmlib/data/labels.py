@@ -1,6 +1,12 @@
-"""How labels are written."""
+"""How labels are written, and read back as what they were."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 def format_label(label: float) -> str:
@@ -10,3 +16,70 @@ def format_label(label: float) -> str:
     ('1', '0', '0.1', '3000000000')
     """
     return repr(float(label) + 0.0).removesuffix(".0")  # + 0.0 turns -0.0 into 0.0
+
+
+def python_label(label: Any) -> Any:
+    """A label as a plain Python object; whole floating-point numbers, which is how files give labels, as int."""
+    label = label.item() if isinstance(label, np.generic) else label
+    if isinstance(label, float) and label.is_integer() and abs(label) < 2**53:
+        return int(label)
+    return label.decode("utf-8", "replace") if isinstance(label, bytes) else label
+
+
+def show_labels(labels: NDArray, most: int = 10) -> str:
+    """The labels in a message."""
+    shown = ", ".join(str(python_label(label)) for label in labels[:most])
+    return shown + (", ..." if len(labels) > most else "")
+
+
+# names of the label types that a model file can hold, and the numpy types they come back as
+_TYPES = {"float": np.float64, "int": np.int64, "unsigned": np.uint64, "bool": np.bool_, "str": np.str_}
+_KINDS = {"f": "float", "i": "int", "u": "unsigned", "b": "bool", "U": "str"}
+
+
+def write_labels(labels: NDArray) -> tuple[str, str]:
+    """(type, text) of a model's labels; the text is JSON values parted by blanks."""
+    kind = _KINDS.get(labels.dtype.kind, "mixed")
+    if kind == "mixed":
+        for label in labels:
+            if not isinstance(label, str | bool | int | float):
+                raise ValueError(f"labels of type {type(label).__name__} cannot be written to a model file")
+    elif kind == "float":
+        return kind, " ".join(format_label(label) for label in labels)
+    return kind, " ".join(json.dumps(label) for label in labels.tolist())
+
+
+def read_labels(kind: str, text: str) -> NDArray:
+    """The labels that `write_labels` wrote; ValueError says what is wrong."""
+    values = []
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    text = text.strip()
+    while text:
+        value, end = decoder.raw_decode(text)
+        if end < len(text) and not text[end].isspace():
+            raise ValueError("labels must be parted by blanks")
+        values.append(value)
+        text = text[end:].lstrip()
+    if kind == "mixed":
+        if not all(isinstance(value, str | bool | int | float) for value in values):
+            raise ValueError("a label must be a string, a number, true or false")
+        labels = np.empty(len(values), dtype=object)
+        labels[:] = values
+        return labels
+    if kind not in _TYPES:
+        raise ValueError(f"unknown label type '{kind}'")
+    wanted = {"float": (int, float), "int": (int,), "unsigned": (int,), "bool": (bool,), "str": (str,)}[kind]
+    for value in values:
+        if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "bool"):
+            raise ValueError(f"label {value!r} is not of type {kind}")
+    try:
+        labels = np.array(values, dtype=_TYPES[kind])
+    except OverflowError:
+        raise ValueError(f"a label does not fit the type {kind}") from None
+    if kind == "float" and not np.isfinite(labels).all():
+        raise ValueError("labels must be finite")
+    return labels
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"label {name} is not finite")

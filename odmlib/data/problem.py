@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib.data.dataset import Dataset
+from odmlib.data.labels import show_labels
 from odmlib.errors import ParameterError
 
 Floats = NDArray[np.float64]
@@ -67,11 +68,11 @@ class Problem:
         present = self.labels[np.unique(self.codes)]
         if len(present) < 2:
             raise ParameterError(
-                f"all rows have the same label ({_shown(present)}); {machine} needs rows of two classes"
+                f"all rows have the same label ({show_labels(present)}); {machine} needs rows of two classes"
             )
         if len(present) > 2:
             raise ParameterError(
-                f"found {len(present)} classes ({_shown(present)}); {machine} takes two classes in this version"
+                f"found {len(present)} classes ({show_labels(present)}); {machine} takes two classes in this version"
             )
 
 
@@ -146,18 +147,10 @@ def _class_weights(wish: Mapping | str | None, labels: NDArray, codes: NDArray[n
         places = [k for k, known in enumerate(labels) if known == label]
         if not places:
             raise ParameterError(
-                f"a class weight (-w) is given for label {label}, which is not in the data ({_shown(labels)})"
+                f"a class weight (-w) is given for label {label}, which is not in the data ({show_labels(labels)})"
             )
         if not (np.isfinite(weight) and weight >= 0):
             raise ParameterError(f"the weight of class {label} must be finite and at least 0, found {weight}")
         weights[places[0]] = weight
     return weights
 
-
-def _shown(labels: NDArray, most: int = 10) -> str:
-    from odmlib.data.labels import format_label
-
-    shown = ", ".join(
-        format_label(label) if labels.dtype.kind in "iuf" else str(label) for label in labels[:most]
-    )
-    return shown + (", ..." if len(labels) > most else "")
