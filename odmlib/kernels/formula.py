@@ -15,6 +15,9 @@ import math
 import operator
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from odmlib.errors import ParameterError
 
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
@@ -51,7 +54,9 @@ class KernelFormula:
             except TypeError:
                 degree = 0
             if not 1 <= degree <= MAX_DEGREE:
-                raise ParameterError(f"degree must be a whole number from 1 to {MAX_DEGREE}, found {self.degree}")
+                raise ParameterError(
+                    f"degree must be a whole number from 1 to {MAX_DEGREE}, found {self.degree}"
+                )
 
     def bound(self, squared_norm: float) -> float:
         """No value between rows of at most this squared length is larger in size (infinity: overflow)."""
@@ -65,13 +70,14 @@ class KernelFormula:
                 return math.inf
         return 1.0 + bias_squared
 
-    def on_diagonal(self, squared_norm: float) -> float:
-        """k(x, x) for a row of this squared length."""
-        bias_squared = self.bias * self.bias
+    def on_diagonal(self, squared_norms: NDArray[np.float64]) -> NDArray[np.float64]:
+        """k(x, x) for rows of these squared lengths."""
         if self.name == "linear":
-            return squared_norm + bias_squared
-        if self.name == "poly":
-            return (self.gamma * squared_norm + self.coef0) ** self.degree + bias_squared
-        if self.name == "sigmoid":
-            return math.tanh(self.gamma * squared_norm + self.coef0) + bias_squared
-        return 1.0 + bias_squared
+            values = squared_norms
+        elif self.name == "poly":
+            values = (self.gamma * squared_norms + self.coef0) ** self.degree
+        elif self.name == "sigmoid":
+            values = np.tanh(self.gamma * squared_norms + self.coef0)
+        else:
+            values = np.ones_like(squared_norms)
+        return values + self.bias * self.bias

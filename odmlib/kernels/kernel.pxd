@@ -25,6 +25,7 @@ cdef extern from "panel.h" nogil:
         odm_kernel_formula formula
         odm_rows data
         index_t n_columns
+        index_t slab
         const index_t *rows
         index_t n_rows
         float **out
@@ -37,6 +38,7 @@ cdef extern from "panel.h" nogil:
         odm_rows support
         odm_rows test
         index_t n_columns
+        index_t slab
         const double *coefficients
         index_t n_outputs
         double *sums
@@ -52,6 +54,8 @@ cdef extern from "panel.h" nogil:
 
 # the numbers of a KernelFormula as panel.h wants them
 cdef odm_kernel_formula compiled_formula(formula)
+# columns of a panel to work through at a time (odm_block_job.slab) for data of this shape
+cdef index_t slab_columns(index_t n_rows, index_t n_columns, index_t n_nonzeros) noexcept nogil
 
 
 cdef class Kernel:
@@ -63,6 +67,7 @@ cdef class Kernel:
     cdef bint _precomputed
     cdef odm_kernel_formula _compiled
     cdef index_t _n_columns
+    cdef index_t _slab
     cdef const index_t[::1] _starts
     cdef const column_t[::1] _columns
     cdef const float[::1] _singles

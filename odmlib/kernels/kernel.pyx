@@ -25,6 +25,8 @@ cdef double SMALLEST_SINGLE = 1e-30   # a kernel whose largest value is below ha
 cdef double SLICE_WORK = 1e9          # multiply-adds between two looks at Ctrl-C: about 0.1 s on one core
 cdef index_t PAIR_WORK = 16           # multiply-adds that the map of one value costs
 cdef index_t PANEL_ROWS = 64
+cdef index_t SLAB_COLUMNS = 96        # of a dense panel: 24 kB, so that a slab stays in the first-level cache
+cdef index_t SLAB_NONZEROS = 64       # sparse data: columns that hold about so many values of a row
 SYMMETRY_TOLERANCE = 1e-8             # of a precomputed matrix, relative to its largest entry
 CHECK_ROWS = 256                      # rows of such a matrix that are checked at a time
 
@@ -53,6 +55,12 @@ def squared_norms(const index_t[::1] starts, const double[::1] values):
                 total += values[k] * values[k]
             out[i] = total
     return result
+
+
+cdef index_t slab_columns(index_t n_rows, index_t n_columns, index_t n_nonzeros) noexcept nogil:
+    if n_nonzeros == 0:
+        return max(<index_t>1, n_columns)
+    return max(SLAB_COLUMNS, <index_t>(SLAB_NONZEROS * (<double>n_rows * n_columns / n_nonzeros)))
 
 
 cdef class Kernel:
@@ -85,6 +93,7 @@ cdef class Kernel:
         self.precise = float32_is_too_coarse(self.formula, largest)
         data, _ = narrow(data)
         self._n_columns = data.n_features
+        self._slab = slab_columns(data.n_rows, data.n_features, data.n_nonzeros)
         self._starts = data.indptr
         self._columns = data.indices
         if self.precise:
@@ -94,7 +103,7 @@ cdef class Kernel:
             singles = data.values.astype(np.float32)
             self._singles = singles
             self._norms = squared_norms(data.indptr, singles.astype(np.float64))
-        self._diagonal = np.array([self.formula.on_diagonal(norm) for norm in exact_norms.tolist()])
+        self._diagonal = self.formula.on_diagonal(exact_norms)
 
     def _take_matrix(self, matrix):
         matrix = np.ascontiguousarray(matrix, dtype=np.float64)
@@ -166,6 +175,7 @@ cdef class Kernel:
             job.data.values = &self._singles[0]
         job.data.norms = &self._norms[0]
         job.n_columns = self._n_columns
+        job.slab = self._slab
         job.n_threads = self.threads
         # slices: few enough rows first, and where one panel is too much already, few enough columns
         cdef double work_per_row = self._starts[self.n_rows] + PAIR_WORK * self.n_rows
@@ -206,7 +216,8 @@ cdef class Kernel:
 def float32_is_too_coarse(formula, double squared_norm):
     """Whether products of float32 would put more than MAX_ERROR into a value of the kernel.
 
-    `squared_norm` is the largest of any row. RBF and sigmoid: absolute error; poly: relative to its bound.
+    `squared_norm` is the largest of any row. RBF and sigmoid: absolute error (typical; the worst of many
+    values is a few times that), poly: relative to the largest value.
     """
     cdef double spread = SINGLE_ROUNDING * formula.gamma * squared_norm
     if squared_norm > 1e30 or 0 < squared_norm < 1e-30:
@@ -217,7 +228,7 @@ def float32_is_too_coarse(formula, double squared_norm):
         return spread > MAX_ERROR
     if formula.name == "poly":
         bound = formula.bound(squared_norm)
-        return formula.degree * SINGLE_ROUNDING * bound > MAX_ERROR * abs(formula.on_diagonal(squared_norm))
+        return 3 * formula.degree * SINGLE_ROUNDING * bound > MAX_ERROR * abs(float(formula.on_diagonal(np.array(squared_norm))))
     return False
 
 
@@ -233,7 +244,7 @@ def check_symmetric(matrix):
             i, j = (int(place[0]) for place in np.nonzero(bad))
             i += start
             raise ParameterError(
-                f"the precomputed kernel is not symmetric: entry ({i + 1}, {j + 1}) is {matrix[i, j]!r},"
-                f" entry ({j + 1}, {i + 1}) is {matrix[j, i]!r}"
+                f"the precomputed kernel is not symmetric: entry ({i + 1}, {j + 1}) is {float(matrix[i, j])!r},"
+                f" entry ({j + 1}, {i + 1}) is {float(matrix[j, i])!r}"
             )
     return largest

@@ -13,6 +13,7 @@
 #ifndef ODMLIB_PANEL_H
 #define ODMLIB_PANEL_H
 
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -50,6 +51,7 @@ struct odm_block_job {
     odm_kernel_formula formula;
     odm_rows data;
     int64_t n_columns;
+    int64_t slab;  // columns of a panel that are worked through before the next ones
     const int64_t *rows;
     int64_t n_rows;
     float **out;
@@ -64,6 +66,7 @@ struct odm_sums_job {
     odm_kernel_formula formula;
     odm_rows support, test;
     int64_t n_columns;
+    int64_t slab;  // columns of a panel that are worked through before the next ones
     const double *coefficients;
     int64_t n_outputs;
     double *sums;

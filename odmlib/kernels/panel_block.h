@@ -50,7 +50,6 @@ LOOP void ODM_NAME(block_chunk)(void *context, int64_t chunk)
 {
     const auto *task = static_cast<const ODM_NAME(block_task) *>(context);
     const odm_block_job &job = *task->job;
-    const REAL *values = static_cast<const REAL *>(job.data.values);
     alignas(64) REAL tile[ODM_TILE_ROWS * WIDTH];
     int64_t first = job.first + chunk * ODM_CHUNK_ROWS;
     const int64_t last = first + ODM_CHUNK_ROWS < job.last ? first + ODM_CHUNK_ROWS : job.last;
@@ -58,20 +57,13 @@ LOOP void ODM_NAME(block_chunk)(void *context, int64_t chunk)
         const int64_t n_tile = first + ODM_TILE_ROWS < last ? ODM_TILE_ROWS : last - first;
         for (int64_t p = 0; p < task->n_panels; ++p) {
             const char *panel = task->panels + p * task->panel_bytes;
-            for (int64_t t = 0; t < n_tile; ++t) {
-                const int64_t start = job.data.starts[first + t], n = job.data.starts[first + t + 1] - start;
-                REAL *row = tile + t * WIDTH;
-                if (task->slots)
-                    ODM_NAME(products)(values + start, job.data.columns + start, n, panel, task->slots, row);
-                else
-                    ODM_NAME(products)(values + start, job.data.columns + start, n, panel, nullptr, row);
-                ODM_NAME(apply)(job.formula, row, task->norms + p * WIDTH,
-                                REAL(job.formula.gamma * job.data.norms[first + t]));
-            }
+            ODM_NAME(fill_tile)(job.formula, job.data, first, n_tile, job.n_columns, job.slab, panel, task->slots,
+                                task->norms + p * WIDTH, tile);
             float *floats = reinterpret_cast<float *>(tile);
             if (sizeof(REAL) > sizeof(float))  // in place: a float never lands on a double not yet read
                 for (int64_t k = 0; k < ODM_TILE_ROWS * WIDTH; ++k) {
-                    const float value = static_cast<float>(tile[k]);
+                    // numbers below the normal range of float are slow to compute with, and as good as 0
+                    const float value = std::fabs(tile[k]) < REAL(FLT_MIN) ? 0.0f : static_cast<float>(tile[k]);
                     std::memcpy(floats + k, &value, sizeof(value));
                 }
             const int64_t n_panel = task->n_rows - p * WIDTH < WIDTH ? task->n_rows - p * WIDTH : WIDTH;

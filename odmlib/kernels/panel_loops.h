@@ -15,14 +15,16 @@ typedef ODM_WORD ODM_NAME(ivec) __attribute__((vector_size(ODM_VECTOR_BYTES), ma
 // inlined always, so that vectors never cross a call (their calling convention depends on the target)
 #define INLINE ODM_TARGET __attribute__((always_inline)) static inline
 
-// out[0 .. WIDTH-1] = products of one compressed row with the rows of a panel. Eight registers of sums
-// hide the latency of the multiply-add; each lane is one running sum over ascending columns.
-INLINE void ODM_NAME(products)(const REAL *values, const int32_t *columns, int64_t n, const char *panel,
-                               const int32_t *slots, REAL *out)
+// out[0 .. WIDTH-1] += products of one compressed row with the rows of a panel over the columns below `end`,
+// from position *at on. Eight registers of sums hide the latency of the multiply-add; each lane is one
+// running sum over ascending columns.
+INLINE void ODM_NAME(products)(const REAL *values, const int32_t *columns, int64_t n, int32_t end, int64_t *at,
+                               const char *panel, const int32_t *slots, REAL *out)
 {
+    int64_t k = *at;
     for (int64_t strip = 0; strip < ODM_PANEL_BYTES; strip += 8 * ODM_VECTOR_BYTES) {
         VEC s0 = {}, s1 = {}, s2 = {}, s3 = {}, s4 = {}, s5 = {}, s6 = {}, s7 = {};
-        for (int64_t k = 0; k < n; ++k) {
+        for (k = *at; k < n && columns[k] < end; ++k) {
             const int64_t line = slots ? slots[columns[k]] : columns[k];
             const VEC *p = reinterpret_cast<const VEC *>(panel + line * ODM_PANEL_BYTES + strip);
             const REAL v = values[k];
@@ -30,8 +32,9 @@ INLINE void ODM_NAME(products)(const REAL *values, const int32_t *columns, int64
             s4 += v * p[4]; s5 += v * p[5]; s6 += v * p[6]; s7 += v * p[7];
         }
         VEC *o = reinterpret_cast<VEC *>(reinterpret_cast<char *>(out) + strip);
-        o[0] = s0; o[1] = s1; o[2] = s2; o[3] = s3; o[4] = s4; o[5] = s5; o[6] = s6; o[7] = s7;
+        o[0] += s0; o[1] += s1; o[2] += s2; o[3] += s3; o[4] += s4; o[5] += s5; o[6] += s6; o[7] += s7;
     }
+    *at = k;
 }
 
 // exp(x) = power (1 + rest) for x <= 0, with power = 2^n: n is the integer nearest to x / ln 2, the remainder
@@ -109,6 +112,32 @@ INLINE void ODM_NAME(apply)(const odm_kernel_formula &f, REAL *tile_row, const R
             row[k] = (x < 0 ? result : -result) + bias;
         }
     }
+}
+
+// Kernel values of streaming rows first .. first+n-1 with a panel into tile[t * WIDTH + r]. The columns are
+// taken in slabs, so that the part of the panel in use stays in the first-level cache and long sums are
+// sums of shorter ones; the slabs depend on the data only.
+LOOP void ODM_NAME(fill_tile)(const odm_kernel_formula &formula, const odm_rows &data, int64_t first, int64_t n,
+                              int64_t n_columns, int64_t slab, const char *panel, const int32_t *slots,
+                              const REAL *norms, REAL *tile)
+{
+    int64_t at[ODM_TILE_ROWS];
+    std::memset(at, 0, sizeof(at));
+    std::memset(tile, 0, n * ODM_PANEL_BYTES);
+    for (int64_t end = 0; end < n_columns;) {
+        end = end + slab < n_columns ? end + slab : n_columns;
+        for (int64_t t = 0; t < n; ++t) {
+            const int64_t start = data.starts[first + t], length = data.starts[first + t + 1] - start;
+            const REAL *values = static_cast<const REAL *>(data.values) + start;
+            const int32_t *columns = data.columns + start, limit = static_cast<int32_t>(end);
+            if (slots)
+                ODM_NAME(products)(values, columns, length, limit, at + t, panel, slots, tile + t * WIDTH);
+            else
+                ODM_NAME(products)(values, columns, length, limit, at + t, panel, nullptr, tile + t * WIDTH);
+        }
+    }
+    for (int64_t t = 0; t < n; ++t)
+        ODM_NAME(apply)(formula, tile + t * WIDTH, norms, REAL(formula.gamma * data.norms[first + t]));
 }
 
 // A panel: lines of WIDTH values, one line per column, or (slots given) one per column that its rows use,

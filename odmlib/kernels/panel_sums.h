@@ -7,20 +7,19 @@ static const int64_t ODM_NAME(sums_chunk_rows) = 4 * WIDTH;  // test rows per un
 LOOP void ODM_NAME(sum_panel)(const odm_sums_job &job, const char *panel, const int32_t *slots,
                               const REAL *norms, int64_t first_test, int64_t n, REAL *sums)
 {
-    const REAL *values = static_cast<const REAL *>(job.support.values);
-    alignas(64) REAL row[WIDTH];
+    alignas(64) REAL tile[ODM_TILE_ROWS * WIDTH];
     for (int64_t c = 0; c < job.n_outputs; ++c)
         for (int64_t r = 0; r < WIDTH; ++r)
             sums[c * WIDTH + r] = r < n ? REAL(job.sums[(first_test + r) * job.n_outputs + c]) : REAL(0);
-    for (int64_t j = job.first; j < job.last; ++j) {
-        const int64_t start = job.support.starts[j], length = job.support.starts[j + 1] - start;
-        if (slots)
-            ODM_NAME(products)(values + start, job.support.columns + start, length, panel, slots, row);
-        else
-            ODM_NAME(products)(values + start, job.support.columns + start, length, panel, nullptr, row);
-        ODM_NAME(apply)(job.formula, row, norms, REAL(job.formula.gamma * job.support.norms[j]));
+    for (int64_t j = job.first, t = ODM_TILE_ROWS; j < job.last; ++j, ++t) {
+        if (t == ODM_TILE_ROWS) {
+            const int64_t n_tile = job.last - j < ODM_TILE_ROWS ? job.last - j : ODM_TILE_ROWS;
+            ODM_NAME(fill_tile)(job.formula, job.support, j, n_tile, job.n_columns, job.slab, panel, slots, norms,
+                                tile);
+            t = 0;
+        }
         const double *coefficients = job.coefficients + j * job.n_outputs;
-        const VEC *from = reinterpret_cast<const VEC *>(row);
+        const VEC *from = reinterpret_cast<const VEC *>(tile + t * WIDTH);
         for (int64_t c = 0; c < job.n_outputs; ++c) {
             const REAL coefficient = REAL(coefficients[c]);
             if (coefficient == 0) continue;  // most of them, with many pairs of classes
