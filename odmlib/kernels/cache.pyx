@@ -1,0 +1,220 @@
+"""RowCache: rows of a kernel in float32, least recently used out first, never above a budget of bytes.
+
+Memory is taken row by row as it is needed. The budget counts the rows and the tables that find them. The
+rows of one fetch are the most recently used ones while it runs, so that none of them can be evicted by it.
+"""
+
+from libc.stdlib cimport calloc, free, malloc
+
+import numpy as np
+
+from odmlib._core.types cimport index_t, kernel_t
+from odmlib.kernels.kernel cimport Kernel
+
+from odmlib.errors import ParameterError
+
+cdef index_t SLOT_BYTES = sizeof(kernel_t *) + 3 * sizeof(index_t)
+cdef index_t MEGABYTE = 1 << 20
+
+
+cdef extern from "<cstdlib>" nogil:
+    void *aligned_alloc "std::aligned_alloc"(size_t alignment, size_t size)
+
+
+cdef class RowCache:
+    """LRU cache of the rows of `kernel` within `budget_bytes`; at least two rows must fit.
+
+    >>> from odmlib.data.dataset import Dataset
+    >>> from odmlib.kernels.formula import KernelFormula
+    >>> from odmlib.kernels.kernel import Kernel
+    >>> cache = RowCache(Kernel(KernelFormula("linear"), Dataset.from_any([[1.0], [2.0]])), 1 << 20)
+    >>> cache.rows([1, 0, 1])
+    array([[2., 4.],
+           [1., 2.],
+           [2., 4.]], dtype=float32)
+    >>> cache.hits, cache.misses
+    (1, 2)
+    """
+
+    def __cinit__(self, Kernel kernel, budget_bytes):
+        self.kernel = kernel
+        self.n_columns = kernel.n_rows
+        self._newest = self._oldest = -1
+        # whole cache lines: rows start aligned
+        self._row_bytes = max(<index_t>1, (self.n_columns * <index_t>sizeof(kernel_t) + 63) // 64) * 64
+        table_bytes = self.n_columns * <index_t>sizeof(int)
+        least = 2 * (self._row_bytes + SLOT_BYTES) + table_bytes
+        if budget_bytes < least and self.n_columns > 1:
+            raise ParameterError(
+                f"the kernel cache of {budget_bytes / MEGABYTE:.3g} MB does not hold two kernel rows of"
+                f" {self.n_columns} values; give at least {-(-least * 1000 // MEGABYTE) / 1000:g} MB"
+            )
+        fitting = (int(budget_bytes) - table_bytes) // (self._row_bytes + SLOT_BYTES)
+        self.capacity = max(1, min(fitting, self.n_columns))
+        self._memory = <kernel_t **>calloc(self.capacity, sizeof(kernel_t *))
+        self._row_of = <index_t *>malloc(self.capacity * sizeof(index_t))
+        self._newer = <index_t *>malloc(self.capacity * sizeof(index_t))
+        self._older = <index_t *>malloc(self.capacity * sizeof(index_t))
+        self._slot_of = <int *>malloc(max(<index_t>1, self.n_columns) * sizeof(int))
+        if not (self._memory and self._row_of and self._newer and self._older and self._slot_of):
+            raise MemoryError("no memory for the tables of the kernel cache")
+        cdef index_t i
+        for i in range(self.n_columns):
+            self._slot_of[i] = -1
+
+    def __dealloc__(self):
+        cdef index_t slot
+        if self._memory:
+            for slot in range(self._n_slots):
+                free(self._memory[slot])
+        free(self._memory)
+        free(self._row_of)
+        free(self._newer)
+        free(self._older)
+        free(self._slot_of)
+
+    @property
+    def bytes_used(self):
+        """Bytes of all rows held and of the tables."""
+        return (self._n_slots * self._row_bytes + self.capacity * SLOT_BYTES
+                + self.n_columns * <index_t>sizeof(int))
+
+    def resident(self):
+        """Rows held, most recently used first."""
+        result = []
+        cdef index_t slot = self._newest
+        while slot >= 0:
+            if self._row_of[slot] >= 0:
+                result.append(self._row_of[slot])
+            slot = self._older[slot]
+        return result
+
+    def rows(self, wanted):
+        """A copy of the given kernel rows, fetched in as many parts as the capacity asks for."""
+        wanted = np.ascontiguousarray(wanted, dtype=np.int64)
+        if wanted.ndim != 1 or (len(wanted) and not 0 <= wanted.min() <= wanted.max() < self.n_columns):
+            raise ParameterError(f"rows must be a list of numbers from 0 to {self.n_columns - 1}")
+        result = np.empty((len(wanted), self.n_columns), dtype=np.float32)
+        cdef const index_t[::1] view = wanted
+        cdef float[:, ::1] out = result
+        cdef index_t start = 0, r, j, n, total = len(wanted)
+        cdef kernel_t **pointers = <kernel_t **>malloc(self.capacity * sizeof(kernel_t *))
+        if pointers is NULL:
+            raise MemoryError
+        try:
+            with nogil:
+                while start < total:
+                    n = min(self.capacity, total - start)
+                    self.fetch(&view[start], n, pointers)
+                    for r in range(n):
+                        for j in range(self.n_columns):
+                            out[start + r, j] = pointers[r][j]
+                    start += n
+        finally:
+            free(pointers)
+        return result
+
+    cdef bint holds(self, index_t row) noexcept nogil:
+        return self._slot_of[row] >= 0
+
+    cdef void _unchain(self, index_t slot) noexcept nogil:
+        cdef index_t newer = self._newer[slot], older = self._older[slot]
+        if newer >= 0:
+            self._older[newer] = older
+        else:
+            self._newest = older
+        if older >= 0:
+            self._newer[older] = newer
+        else:
+            self._oldest = newer
+
+    cdef void _chain_newest(self, index_t slot) noexcept nogil:
+        self._newer[slot] = -1
+        self._older[slot] = self._newest
+        if self._newest >= 0:
+            self._newer[self._newest] = slot
+        else:
+            self._oldest = slot
+        self._newest = slot
+
+    cdef void _chain_oldest(self, index_t slot) noexcept nogil:
+        self._older[slot] = -1
+        self._newer[slot] = self._oldest
+        if self._oldest >= 0:
+            self._older[self._oldest] = slot
+        else:
+            self._newest = slot
+        self._oldest = slot
+
+    cdef index_t _claim(self) noexcept nogil:
+        """A slot with memory at the new end of the chain; -1 when there is none."""
+        cdef index_t slot
+        # an emptied slot waits at the old end; new memory is taken only when there is none
+        if self._n_slots < self.capacity and not (self._oldest >= 0 and self._row_of[self._oldest] < 0):
+            slot = self._n_slots
+            self._memory[slot] = <kernel_t *>aligned_alloc(64, self._row_bytes)
+            if self._memory[slot] is not NULL:
+                self._n_slots += 1
+                self._row_of[slot] = -1
+                self._chain_newest(slot)
+                return slot
+        slot = self._oldest   # also when the machine has less memory than the budget says
+        if slot < 0:
+            return -1
+        if self._row_of[slot] >= 0:
+            self._slot_of[self._row_of[slot]] = -1
+            self._row_of[slot] = -1
+        self._unchain(slot)
+        self._chain_newest(slot)
+        return slot
+
+    cdef void _forget(self, index_t row) noexcept nogil:
+        cdef index_t slot = self._slot_of[row]
+        if slot >= 0:
+            self._slot_of[row] = -1
+            self._row_of[slot] = -1
+            self._unchain(slot)
+            self._chain_oldest(slot)
+
+    cdef int fetch(self, const index_t *rows, index_t n, kernel_t **pointers) except -1 nogil:
+        cdef index_t r, slot, n_missing = 0
+        if n > self.capacity:
+            with gil:
+                raise ParameterError(f"{n} kernel rows wanted at once from a cache of {self.capacity}")
+        for r in range(n):
+            slot = self._slot_of[rows[r]]
+            if slot >= 0:
+                self._unchain(slot)
+                self._chain_newest(slot)
+        cdef index_t *missing = <index_t *>malloc(n * sizeof(index_t) + 1)
+        cdef kernel_t **places = <kernel_t **>malloc(n * sizeof(kernel_t *) + 1)
+        cdef bint done = False
+        try:
+            if missing is NULL or places is NULL:
+                with gil:
+                    raise MemoryError
+            for r in range(n):
+                slot = self._slot_of[rows[r]]
+                if slot >= 0:
+                    self.hits += 1
+                else:
+                    slot = self._claim()
+                    if slot < 0:
+                        with gil:
+                            raise MemoryError("no memory for a kernel row")
+                    self.misses += 1
+                    self._slot_of[rows[r]] = <int>slot
+                    self._row_of[slot] = rows[r]
+                    missing[n_missing] = rows[r]
+                    places[n_missing] = self._memory[slot]
+                    n_missing += 1
+                pointers[r] = self._memory[slot]
+            self.kernel.fill(missing, n_missing, places)
+            done = True
+        finally:
+            if not done and missing is not NULL:
+                for r in range(n_missing):
+                    self._forget(missing[r])
+            free(missing)
+            free(places)
+        return 0

@@ -1,0 +1,95 @@
+"""Kernel expansions: f(x) = sum_j coefficient_j k(support_j, x), for prediction.
+
+All in float64, whatever the size of the work: coefficients of large C cancel, and rounding each kernel value to
+float32 would be felt in the score. Kernel values live in tiles of a few kilobytes; the matrix between test
+and support rows is never held. The score of a row depends neither on the rows it is asked with nor on the
+number of threads. Columns of a test row that no support row has count in its length (RBF) and nowhere else.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+
+import numpy as np
+
+from odmlib._core.types cimport column_t, index_t, value_t
+from odmlib.kernels.kernel cimport compiled_formula, odm_kernel_sums, odm_sums_job, slab_columns
+
+from odmlib.errors import ParameterError
+from odmlib.kernels.columns import narrow
+from odmlib.kernels.kernel import squared_norms
+
+cdef double SLICE_WORK = 5e8      # multiply-adds of one core between two looks at Ctrl-C: about 0.1 s
+cdef index_t PAIR_WORK = 32       # multiply-adds that the map of one value costs
+cdef index_t CHUNK_ROWS = 128     # test rows that one thread takes at a time
+
+
+def kernel_scores(formula, support, coefficients, test, int threads=1):
+    """Scores of the test rows, float64: (n,) for coefficients (n_support,), (n, k) for (n_support, k).
+
+    >>> from odmlib.data.dataset import Dataset
+    >>> from odmlib.kernels.formula import KernelFormula
+    >>> support = Dataset.from_any([[1.0, 0.0], [0.0, 1.0]])
+    >>> kernel_scores(KernelFormula("linear"), support, [2.0, -1.0], Dataset.from_any([[3.0, 1.0]]))
+    array([5.])
+    """
+    if formula.name == "precomputed":
+        raise ParameterError("a precomputed kernel has no formula to evaluate; multiply its rows by the coefficients")
+    weights = np.ascontiguousarray(coefficients, dtype=np.float64)
+    if weights.ndim not in (1, 2) or weights.shape[0] != support.n_rows:
+        raise ParameterError(f"expected one coefficient (or row of them) for each of {support.n_rows} support rows,"
+                             f" found shape {weights.shape}")
+    flat = weights.reshape(support.n_rows, -1) if weights.ndim == 2 else weights.reshape(-1, 1)
+    scores = np.zeros((test.n_rows, flat.shape[1]))
+    if support.n_rows and test.n_rows and flat.shape[1]:
+        add_scores(formula, support, flat, test, scores, threads)
+    if not np.isfinite(scores).all():
+        raise ParameterError(f"values of the {formula.name} kernel overflow on these rows; scale the data"
+                             + (" or lower the degree" if formula.name == "poly" else ""))
+    return scores if weights.ndim == 2 else scores[:, 0]
+
+
+def add_scores(formula, support, const double[:, ::1] coefficients, test, double[:, ::1] scores, int threads):
+    cdef const double[::1] support_norms = squared_norms(support.indptr, support.values)
+    cdef const double[::1] test_norms = squared_norms(test.indptr, test.values)
+    support, columns = narrow(support)
+    if columns is not None:
+        test = test.on_columns(columns)
+    cdef const index_t[::1] support_starts = support.indptr, test_starts = test.indptr
+    cdef const column_t[::1] support_columns = support.indices, test_columns = test.indices
+    cdef const double[::1] support_values = support.values, test_values = test.values
+    cdef odm_sums_job job
+    job.formula = compiled_formula(formula)
+    job.support.starts = &support_starts[0]
+    job.support.columns = &support_columns[0] if support_columns.shape[0] else NULL
+    job.support.values = &support_values[0] if support_columns.shape[0] else NULL
+    job.support.norms = &support_norms[0]
+    job.test.starts = &test_starts[0]
+    job.test.columns = &test_columns[0] if test_columns.shape[0] else NULL
+    job.test.values = &test_values[0] if test_columns.shape[0] else NULL
+    job.test.norms = &test_norms[0]
+    job.n_columns = support.n_features
+    job.slab = slab_columns(support.n_rows, support.n_features, support.n_nonzeros)
+    job.coefficients = &coefficients[0, 0]
+    job.n_outputs = coefficients.shape[1]
+    job.sums = &scores[0, 0]
+    job.n_threads = threads
+
+    # slices: as many test rows as fit the time, and if one chunk is too much already, fewer support rows
+    cdef index_t n_support = support.n_rows, n_test = test.n_rows
+    cdef double work = support.n_nonzeros + <double>n_support * (PAIR_WORK + job.n_outputs)
+    cdef index_t batch = max(<index_t>1, <index_t>(SLICE_WORK / (work * CHUNK_ROWS))) * threads * CHUNK_ROWS
+    cdef index_t span = max(CHUNK_ROWS, <index_t>min(<double>n_support, n_support * SLICE_WORK / (work * CHUNK_ROWS)))
+    cdef index_t test_start = 0, support_start
+    cdef int failed = 0
+    with nogil:
+        while test_start < n_test:
+            job.first_test = test_start
+            test_start = job.last_test = min(test_start + batch, n_test)
+            support_start = 0
+            while support_start < n_support:
+                job.first = support_start
+                support_start = job.last = min(support_start + span, n_support)
+                failed = odm_kernel_sums(&job)
+                with gil:
+                    if failed:
+                        raise MemoryError("no memory for a panel of test rows")
+                    PyErr_CheckSignals()

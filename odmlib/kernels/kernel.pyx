@@ -1,0 +1,250 @@
+"""Kernel: k(rows, all rows) in blocks, and the diagonal. The formulas are in formula.py, the loops in panel.h.
+
+Precision. Rows are delivered as float32. Products are summed in float32, or in float64 where float32 would put
+more than about MAX_ERROR into a kernel value (the exponent of the RBF kernel is a small difference of large
+squared norms when the data are far from the origin). Squared norms are always summed in float64, over the
+values that the products see. k(i, j) and k(j, i) are the same bits; the diagonal of the RBF kernel is exact.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdlib cimport free, malloc
+
+import numpy as np
+
+from odmlib._core.types cimport column_t, index_t, kernel_t, value_t
+
+from odmlib.data.dataset import Dataset
+from odmlib.errors import ParameterError
+from odmlib.kernels.columns import narrow
+from odmlib.kernels.formula import KernelFormula
+
+cdef double MAX_ERROR = 1e-6
+cdef double SINGLE_ROUNDING = 2.0 ** -24
+cdef double LARGEST_SINGLE = 3e38
+cdef double SMALLEST_SINGLE = 1e-30   # a kernel whose largest value is below has no digits left in float32
+cdef double SLICE_WORK = 1e9          # multiply-adds between two looks at Ctrl-C: about 0.1 s on one core
+cdef index_t PAIR_WORK = 16           # multiply-adds that the map of one value costs
+cdef index_t PANEL_ROWS = 64
+cdef index_t SLAB_COLUMNS = 96        # of a dense panel: 24 kB, so that a slab stays in the first-level cache
+cdef index_t SLAB_NONZEROS = 64       # sparse data: columns that hold about so many values of a row
+SYMMETRY_TOLERANCE = 1e-8             # of a precomputed matrix, relative to its largest entry
+CHECK_ROWS = 256                      # rows of such a matrix that are checked at a time
+
+
+cdef odm_kernel_formula compiled_formula(formula):
+    cdef odm_kernel_formula result
+    kinds = {"linear": ODM_LINEAR, "poly": ODM_POLY, "rbf": ODM_RBF, "sigmoid": ODM_SIGMOID}
+    result.kind = kinds[formula.name]
+    result.degree = formula.degree if formula.name == "poly" else 1
+    result.gamma = formula.gamma if formula.name != "linear" else 1.0
+    result.coef0 = formula.coef0
+    result.bias_squared = formula.bias * formula.bias
+    return result
+
+
+def squared_norms(const index_t[::1] starts, const double[::1] values):
+    """Squared length of each row, summed in the order of its columns."""
+    cdef index_t i, k, n = starts.shape[0] - 1
+    cdef double total
+    result = np.empty(n)
+    cdef double[::1] out = result
+    with nogil:
+        for i in range(n):
+            total = 0
+            for k in range(starts[i], starts[i + 1]):
+                total += values[k] * values[k]
+            out[i] = total
+    return result
+
+
+cdef index_t slab_columns(index_t n_rows, index_t n_columns, index_t n_nonzeros) noexcept nogil:
+    if n_nonzeros == 0:
+        return max(<index_t>1, n_columns)
+    return max(SLAB_COLUMNS, <index_t>(SLAB_NONZEROS * (<double>n_rows * n_columns / n_nonzeros)))
+
+
+cdef class Kernel:
+    """The kernel between all rows of a Dataset (or a precomputed square matrix).
+
+    >>> from odmlib.data.dataset import Dataset
+    >>> from odmlib.kernels.formula import KernelFormula
+    >>> kernel = Kernel(KernelFormula("linear"), Dataset.from_any([[1.0, 0.0], [3.0, 4.0]]))
+    >>> kernel.block([1])
+    array([[ 3., 25.]], dtype=float32)
+    >>> kernel.diagonal()
+    array([ 1., 25.])
+    """
+
+    def __init__(self, formula, data, int threads=1):
+        self.formula = formula
+        self.threads = threads
+        if formula.name == "precomputed":
+            self._precomputed = True
+            self._take_matrix(data)
+        else:
+            self._take_rows(data)
+
+    def _take_rows(self, data):
+        self._compiled = compiled_formula(self.formula)
+        self.n_rows = data.n_rows
+        exact_norms = squared_norms(data.indptr, data.values)
+        largest = float(exact_norms.max(initial=0.0))
+        self._check_range(self.formula.bound(largest), largest)
+        self.precise = float32_is_too_coarse(self.formula, largest)
+        data, _ = narrow(data)
+        self._n_columns = data.n_features
+        self._slab = slab_columns(data.n_rows, data.n_features, data.n_nonzeros)
+        self._starts = data.indptr
+        self._columns = data.indices
+        if self.precise:
+            self._doubles = data.values
+            self._norms = exact_norms
+        else:
+            singles = data.values.astype(np.float32)
+            self._singles = singles
+            self._norms = squared_norms(data.indptr, singles.astype(np.float64))
+        self._diagonal = self.formula.on_diagonal(exact_norms)
+
+    def _take_matrix(self, matrix):
+        matrix = np.ascontiguousarray(matrix, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise ParameterError(f"a precomputed kernel must be a square matrix, found shape {matrix.shape}")
+        largest = check_symmetric(matrix)
+        self.n_rows = matrix.shape[0]
+        self._compiled.bias_squared = self.formula.bias * self.formula.bias
+        self._check_range(largest + self._compiled.bias_squared, None)
+        self._matrix = matrix
+        self._diagonal = np.diagonal(matrix) + self._compiled.bias_squared
+
+    def _check_range(self, bound, squared_norm):
+        if not bound <= LARGEST_SINGLE:
+            advice = "scale the data" + (" or lower the degree" if self.formula.name == "poly" else "")
+            raise ParameterError(f"values of the {self.formula.name} kernel reach {bound:.3g}, too large to work"
+                                 f" with; {advice}")
+        if squared_norm and bound < SMALLEST_SINGLE:
+            raise ParameterError(f"values of the {self.formula.name} kernel stay below {bound:.3g}, too small to"
+                                 " work with; scale the data")
+
+    def __len__(self):
+        return self.n_rows
+
+    def diagonal(self):
+        """k(i, i) of every row, float64."""
+        return np.array(self._diagonal)
+
+    def block(self, rows, out=None):
+        """Rows k(rows[r], all) as float32, into `out` (len(rows) x n_rows) when given."""
+        rows = np.ascontiguousarray(rows, dtype=np.int64)
+        if rows.ndim != 1 or (len(rows) and not 0 <= rows.min() <= rows.max() < self.n_rows):
+            raise ParameterError(f"rows must be a list of numbers from 0 to {self.n_rows - 1}")
+        if out is None:
+            out = np.empty((len(rows), self.n_rows), dtype=np.float32)
+        cdef float[:, ::1] target = out
+        if target.shape[0] != len(rows) or target.shape[1] != self.n_rows:
+            raise ParameterError(f"out must have shape {(len(rows), self.n_rows)}, found {out.shape}")
+        cdef const index_t[::1] wanted = rows
+        cdef index_t r, n = len(rows)
+        if n == 0 or self.n_rows == 0:
+            return out
+        cdef kernel_t **pointers = <kernel_t **>malloc(n * sizeof(kernel_t *))
+        if pointers is NULL:
+            raise MemoryError
+        try:
+            with nogil:
+                for r in range(n):
+                    pointers[r] = &target[r, 0]
+                self.fill(&wanted[0], n, pointers)
+        finally:
+            free(pointers)
+        return out
+
+    cdef int fill(self, const index_t *rows, index_t n, kernel_t **out) except -1 nogil:
+        if n == 0 or self.n_rows == 0:
+            return 0
+        if self._precomputed:
+            return self._copy_rows(rows, n, out)
+        cdef odm_block_job job
+        job.formula = self._compiled
+        job.data.starts = &self._starts[0]
+        job.data.columns = &self._columns[0] if self._columns.shape[0] else NULL
+        if self._columns.shape[0] == 0:
+            job.data.values = NULL
+        elif self.precise:
+            job.data.values = &self._doubles[0]
+        else:
+            job.data.values = &self._singles[0]
+        job.data.norms = &self._norms[0]
+        job.n_columns = self._n_columns
+        job.slab = self._slab
+        job.n_threads = self.threads
+        # slices: few enough rows first, and where one panel is too much already, few enough columns
+        cdef double work_per_row = self._starts[self.n_rows] + PAIR_WORK * self.n_rows
+        cdef index_t batch = <index_t>(SLICE_WORK * self.threads / work_per_row) // PANEL_ROWS * PANEL_ROWS
+        cdef index_t span = self.n_rows
+        if batch < PANEL_ROWS:
+            batch = PANEL_ROWS
+            span = max(<index_t>1024, <index_t>(self.n_rows * SLICE_WORK * self.threads / (work_per_row * batch)))
+        cdef index_t r = 0, start
+        while r < n:
+            job.rows = rows + r
+            job.n_rows = min(batch, n - r)
+            job.out = out + r
+            r += job.n_rows
+            start = 0
+            while start < self.n_rows:
+                job.first = start
+                start = job.last = min(start + span, self.n_rows)
+                if odm_kernel_block(&job, self.precise) != 0:
+                    with gil:
+                        raise MemoryError("no memory for a block of kernel rows")
+                if r < n or start < self.n_rows:
+                    with gil:
+                        PyErr_CheckSignals()
+        if self._compiled.kind == ODM_RBF:
+            for r in range(n):
+                out[r][rows[r]] = <kernel_t>(1 + self._compiled.bias_squared)
+        return 0
+
+    cdef int _copy_rows(self, const index_t *rows, index_t n, kernel_t **out) except -1 nogil:
+        cdef index_t r, j
+        for r in range(n):
+            for j in range(self.n_rows):
+                out[r][j] = <kernel_t>(self._matrix[rows[r], j] + self._compiled.bias_squared)
+        return 0
+
+
+def float32_is_too_coarse(formula, double squared_norm):
+    """Whether products of float32 would put more than MAX_ERROR into a value of the kernel.
+
+    `squared_norm` is the largest of any row. RBF and sigmoid: absolute error (typical; the worst of many
+    values is a few times that), poly: relative to the largest value.
+    """
+    cdef double spread = SINGLE_ROUNDING * formula.gamma * squared_norm
+    if squared_norm > 1e30 or 0 < squared_norm < 1e-30:
+        return formula.name != "linear"   # squares near the ends of the range of float32
+    if formula.name == "rbf":
+        return 2 * spread > MAX_ERROR
+    if formula.name == "sigmoid":
+        return spread > MAX_ERROR
+    if formula.name == "poly":
+        bound = formula.bound(squared_norm)
+        return 3 * formula.degree * SINGLE_ROUNDING * bound > MAX_ERROR * abs(float(formula.on_diagonal(np.array(squared_norm))))
+    return False
+
+
+def check_symmetric(matrix):
+    """The largest absolute entry of a square matrix; ParameterError if it is not finite or not symmetric."""
+    largest = max((float(np.abs(matrix[i]).max()) for i in range(len(matrix))), default=0.0)
+    if not np.isfinite(largest):
+        raise ParameterError("the precomputed kernel holds NaN or infinity; every value must be finite")
+    for start in range(0, len(matrix), CHECK_ROWS):
+        rows = slice(start, start + CHECK_ROWS)
+        bad = np.abs(matrix[rows] - matrix[:, rows].T) > SYMMETRY_TOLERANCE * largest
+        if bad.any():
+            i, j = (int(place[0]) for place in np.nonzero(bad))
+            i += start
+            raise ParameterError(
+                f"the precomputed kernel is not symmetric: entry ({i + 1}, {j + 1}) is {float(matrix[i, j])!r},"
+                f" entry ({j + 1}, {i + 1}) is {float(matrix[j, i])!r}"
+            )
+    return largest

@@ -1,0 +1,144 @@
+// Kernel values in blocks.
+//
+// Up to PANEL_BYTES / sizeof(REAL) rows (64 floats or 32 doubles) are written side by side into a panel
+// [column][row]; the other rows stay compressed and stream by. One nonzero of a streaming row is one
+// multiply-add with a line of the panel, so the same loop serves dense and sparse data, and every sum runs
+// over ascending columns: k(i, j) and k(j, i) agree bit for bit. Tiles of scalar products then go through
+// the elementwise map of the kernel and are either stored as float32 rows (odm_kernel_block) or summed
+// with coefficients on the fly (odm_kernel_sums).
+//
+// panel_loops.h holds the loops. It is compiled for float and for double, and on x86-64 once more for
+// processors with AVX2 and FMA, chosen when the program runs (ODMLIB_BASELINE=1 in the environment
+// prevents that). Results do not depend on the number of threads.
+#ifndef ODMLIB_PANEL_H
+#define ODMLIB_PANEL_H
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "parallel.h"
+
+enum odm_kernel_kind { ODM_LINEAR, ODM_POLY, ODM_RBF, ODM_SIGMOID };
+
+struct odm_kernel_formula {
+    int kind;
+    int degree;
+    double gamma;
+    double coef0;
+    double bias_squared;  // added to every value
+};
+
+// Compressed rows. `values` are float or double as the called variant expects; `norms` are squared lengths.
+struct odm_rows {
+    const int64_t *starts;
+    const int32_t *columns;
+    const void *values;
+    const double *norms;
+};
+
+static const int64_t ODM_PANEL_BYTES = 256;  // one line: as much as eight 32-byte registers hold
+static const int64_t ODM_TILE_ROWS = 64;     // streaming rows per tile: a tile is 16 kB, half of a first-level cache
+static const int64_t ODM_CHUNK_ROWS = 512;   // streaming rows per unit of threaded work
+static const int64_t ODM_DIRECT_COLUMNS = 4096;  // beyond, a panel holds only the columns its rows use
+static const int64_t ODM_GROUP_BYTES = 1 << 20;  // panels that are prepared together
+
+// k(rows[r], j) for j = first .. last-1 into out[r][j].
+struct odm_block_job {
+    odm_kernel_formula formula;
+    odm_rows data;
+    int64_t n_columns;
+    int64_t slab;  // columns of a panel that are worked through before the next ones
+    const int64_t *rows;
+    int64_t n_rows;
+    float **out;
+    int64_t first, last;
+    int n_threads;
+};
+
+// sums[r * n_outputs + c] += sum_j coefficients[j * n_outputs + c] k(test row r, support row j) for test rows
+// first_test .. last_test-1 and support rows first .. last-1. Columns of a test row at or beyond n_columns
+// are in no support row and count in its norm only.
+struct odm_sums_job {
+    odm_kernel_formula formula;
+    odm_rows support, test;
+    int64_t n_columns;
+    int64_t slab;  // columns of a panel that are worked through before the next ones
+    const double *coefficients;
+    int64_t n_outputs;
+    double *sums;
+    int64_t first_test, last_test;
+    int64_t first, last;
+    int n_threads;
+    std::atomic<bool> *failed;  // out of memory in some thread
+};
+
+#define ODM_JOIN_(a, b) a##_##b
+#define ODM_JOIN(a, b) ODM_JOIN_(a, b)
+#define ODM_NAME(name) ODM_JOIN(name, ODM_VARIANT)
+
+#define ODM_TARGET
+#define ODM_VECTOR_BYTES 16
+#define ODM_REAL float
+#define ODM_WORD int32_t
+#define ODM_VARIANT f32
+#include "panel_loops.h"
+#define ODM_REAL double
+#define ODM_WORD int64_t
+#define ODM_VARIANT f64
+#include "panel_loops.h"
+#undef ODM_TARGET
+#undef ODM_VECTOR_BYTES
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define ODM_HAS_AVX2_VARIANT 1
+#define ODM_TARGET __attribute__((target("avx2,fma")))
+#define ODM_VECTOR_BYTES 32
+#define ODM_REAL float
+#define ODM_WORD int32_t
+#define ODM_VARIANT f32_avx2
+#include "panel_loops.h"
+#define ODM_REAL double
+#define ODM_WORD int64_t
+#define ODM_VARIANT f64_avx2
+#include "panel_loops.h"
+#undef ODM_TARGET
+#undef ODM_VECTOR_BYTES
+#endif
+
+static inline bool odm_use_avx2() noexcept
+{
+#ifdef ODM_HAS_AVX2_VARIANT
+    static const bool use = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
+                            && std::getenv("ODMLIB_BASELINE") == nullptr;
+    return use;
+#else
+    return false;
+#endif
+}
+
+// 0, or -1 when memory ran out. `precise`: products and sums in double, from double values.
+static inline int odm_kernel_block(const odm_block_job *job, bool precise) noexcept
+{
+#ifdef ODM_HAS_AVX2_VARIANT
+    if (odm_use_avx2()) return precise ? block_f64_avx2(job) : block_f32_avx2(job);
+#endif
+    return precise ? block_f64(job) : block_f32(job);
+}
+
+static inline int odm_kernel_sums(odm_sums_job *job) noexcept
+{
+    std::atomic<bool> failed(false);
+    job->failed = &failed;
+#ifdef ODM_HAS_AVX2_VARIANT
+    if (odm_use_avx2()) sums_f64_avx2(job);
+    else
+#endif
+        sums_f64(job);
+    return failed ? -1 : 0;
+}
+
+#endif

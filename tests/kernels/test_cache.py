@@ -1,0 +1,121 @@
+"""The row cache against a list that does the same by hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from odmlib.data.dataset import Dataset
+from odmlib.errors import ParameterError
+from odmlib.kernels.cache import RowCache
+from odmlib.kernels.formula import KernelFormula
+from odmlib.kernels.kernel import Kernel
+
+M = 200
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return Kernel(KernelFormula("rbf", gamma=0.5), Dataset.from_any(np.random.default_rng(0).random((M, 5))))
+
+
+def budget_for(n_rows: int) -> int:
+    row = -(-M * 4 // 64) * 64
+    return n_rows * (row + 32) + 4 * M
+
+
+class ListCache:
+    """Most recently used first; a fetch touches what it finds, in order, then inserts what it lacks."""
+
+    def __init__(self, capacity: int):
+        self.capacity, self.held, self.hits, self.misses = capacity, [], 0, 0
+
+    def fetch(self, wanted):
+        for row in [row for row in wanted if row in self.held]:
+            self.held.remove(row)
+            self.held.insert(0, row)
+        for row in wanted:
+            if row in self.held:
+                self.hits += 1
+            else:
+                self.misses += 1
+                del self.held[self.capacity - 1 :]
+                self.held.insert(0, row)
+
+
+def test_eviction_pattern_and_counters_follow_the_model(kernel):
+    rng = np.random.default_rng(1)
+    cache, model = RowCache(kernel, budget_for(17)), ListCache(17)
+    everything = kernel.block(range(M))
+    assert cache.capacity == 17
+    for _ in range(300):
+        wanted = rng.integers(0, 40, size=rng.integers(0, 18))
+        assert np.array_equal(cache.rows(wanted), everything[wanted])
+        model.fetch(wanted.tolist())
+        assert cache.resident() == model.held
+        assert (cache.hits, cache.misses) == (model.hits, model.misses)
+        assert cache.bytes_used <= budget_for(17)
+    assert cache.misses > 100 < cache.hits
+
+
+def test_tiny_and_huge_budgets_give_the_same_rows(kernel):
+    wanted = np.random.default_rng(2).integers(0, M, 500)
+    tiny, huge = RowCache(kernel, budget_for(2)), RowCache(kernel, 1 << 30)
+    assert np.array_equal(tiny.rows(wanted), huge.rows(wanted))
+    assert tiny.capacity == 2
+    assert huge.capacity == M
+    assert huge.misses == len(set(wanted.tolist()))
+    assert tiny.misses > huge.misses
+
+
+def test_memory_is_taken_as_needed_and_never_above_the_budget(kernel):
+    cache = RowCache(kernel, budget_for(50))
+    before = cache.bytes_used
+    cache.rows([1, 2, 3])
+    assert cache.bytes_used == before + 3 * (-(-M * 4 // 64) * 64)
+    cache.rows(range(M))
+    assert cache.bytes_used == budget_for(50)
+
+
+def test_less_than_two_rows_is_an_error(kernel):
+    with pytest.raises(
+        ParameterError, match=r"does not hold two kernel rows of 200 values; give at least 0\.003 MB"
+    ):
+        RowCache(kernel, budget_for(2) - 1)
+    one_row = Kernel(KernelFormula("rbf"), Dataset.from_any([[1.0]]))
+    assert RowCache(one_row, 0).rows([0]).tolist() == [[1.0]]
+
+
+def test_bad_rows(kernel):
+    with pytest.raises(ParameterError, match="rows must be"):
+        RowCache(kernel, 1 << 20).rows([M])
+
+
+RESIDENT_GROWTH = """
+import re
+import numpy as np
+from odmlib.data.dataset import Dataset
+from odmlib.kernels.cache import RowCache
+from odmlib.kernels.formula import KernelFormula
+from odmlib.kernels.kernel import Kernel
+kernel = Kernel(KernelFormula("linear"), Dataset.from_any(np.ones((20000, 1))))
+kernel.block([0])
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
+cache = RowCache(kernel, 40 << 20)
+before = peak()
+for start in range(0, 20000, 100):
+    cache.rows(range(start, start + 100))
+print(peak() - before, cache.capacity, cache.bytes_used)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+def test_the_process_grows_by_the_budget_and_no_more():
+    from tests.kernels.test_kernel import run_python
+
+    kilobytes, capacity, used = map(int, run_python(RESIDENT_GROWTH).split())
+    assert capacity == (40 * 2**20 - 80000) // (80000 + 32)
+    assert used <= 40 * 2**20
+    # besides the rows: one copy of 100 rows (8 MB) for Python, and what malloc keeps
+    assert 35 * 1024 < kilobytes < (40 + 8 + 4) * 1024
