@@ -22,7 +22,7 @@ from odmlib.errors import ParameterError
 
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 MAX_DEGREE = 1000
-_USES = {"poly": ("gamma", "coef0"), "rbf": ("gamma",), "sigmoid": ("gamma", "coef0")}
+_USES = {"poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), "sigmoid": ("gamma", "coef0")}
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class KernelFormula:
     def __post_init__(self) -> None:
         if self.name not in KERNELS:
             raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, found {self.name!r}")
-        used = _USES.get(self.name, ())
+        used = self.parameter_names
         if "gamma" in used and not (math.isfinite(self.gamma) and self.gamma >= 0):
             raise ParameterError(f"gamma must be a finite number >= 0, found {self.gamma}")
         if "coef0" in used and not math.isfinite(self.coef0):
@@ -57,6 +57,11 @@ class KernelFormula:
                 raise ParameterError(
                     f"degree must be a whole number from 1 to {MAX_DEGREE}, found {self.degree}"
                 )
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The numbers this kernel uses, besides the bias."""
+        return _USES.get(self.name, ())
 
     def bound(self, squared_norm: float) -> float:
         """No value between rows of at most this squared length is larger in size (infinity: overflow)."""
