@@ -1,0 +1,325 @@
+"""odm-train [options] training_set_file [model_file]
+
+Train a machine on data in LIBSVM format and write a model file.
+
+    odm-train heart.txt                        model in heart.txt.model
+    odm-train -t linear -c 4 train.txt m       linear machine, model in m
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from odmlib.cli.common import ProgressLine, ToolParser, UsageError, run_tool, say, warn
+from odmlib.cli.parser import number, positive_whole_number, whole_number
+from odmlib.errors import OdmError, ParameterError
+from odmlib.options import TrainOptions, option_fields
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from odmlib.data.problem import Problem
+    from odmlib.model.model import Model
+
+PROGRAM = "odm-train"
+
+DESCRIPTION = """\
+Train an optimal margin distribution machine on data in LIBSVM format.
+training_set_file may be - (standard input) and may be packed with gzip, bzip2 or xz;
+model_file defaults to the name of the training file + .model, in this directory.
+"""
+
+EXAMPLES = """\
+examples:
+  odm-train heart.txt                             ODM with RBF kernel; model in heart.txt.model
+  odm-train -t linear -c 4 -n 0.5 -p 0.2 a.txt m  linear ODM; model in m
+  odm-train -v 5 -g 0.5 a.txt                     5-fold cross-validation, no model
+  odm-scale -l 0 -s r a.txt | odm-train - m       from a pipe
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool(PROGRAM, lambda: run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    arguments = make_parser().parse(argv)
+    options = make_options(arguments)
+    check_files(arguments)
+    if arguments.v is not None:
+        return validate(arguments, options)
+    return train(arguments, options)
+
+
+# ---------------------------------------------------------------------------------------- command line
+
+
+def make_parser() -> ToolParser:
+    parser = ToolParser(
+        PROGRAM,
+        DESCRIPTION,
+        usage="odm-train [options] training_set_file [model_file]",
+        epilog=EXAMPLES,
+        help_flags=("--help",),
+    )
+    for option in option_fields():
+        flags = option.metadata["flags"]
+        if not flags:
+            continue
+        details: dict[str, Any] = {}
+        if "-h" in flags:  # LIBSVM's shrinking; a bare -h asks for help
+            details = {"alone": "--help", "choices": (False, True)}
+        parser.option(
+            *flags,
+            type=explained(option.metadata["convert"]),
+            metavar=option.metadata["metavar"],
+            dest=option.name,
+            help=with_default(option),
+            **details,
+        )
+    parser.option("-w", words=2, repeat=True, metavar="LABEL W", help="-wLABEL W: weight of a class, repeatable")
+    parser.option("-W", "--weights", metavar="FILE", help="row weights, one number per line")
+    parser.option("-v", type=whole_number, metavar="N", help="N-fold cross-validation; writes no model")
+    parser.option("-b", type=str, metavar="0|1", default="0", help="probabilities: only 0 in this version")
+    parser.option("--features", type=positive_whole_number, metavar="N", help="number of features")
+    parser.switch("--zero-based", help="feature indices in the file count from 0")
+    parser.option("--json", metavar="FILE", help="write a machine-readable report of the run")
+    parser.switch("-q", "--quiet", help="say nothing but warnings and results")
+    parser.add_argument("training_set_file", metavar="training_set_file")
+    parser.add_argument("model_file", nargs="?", metavar="model_file")
+    return parser
+
+
+def explained(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    """`convert` with its own words for a fault, which argparse would drop."""
+
+    def converted(text: str) -> Any:
+        try:
+            return convert(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return converted
+
+
+def with_default(option: dataclasses.Field) -> str:
+    text = option.metadata["help"].replace("%", "%%")
+    if option.default is None:
+        return text
+    shown = int(option.default) if isinstance(option.default, bool) else option.default
+    return f"{text} (default {shown:g})" if isinstance(shown, float) else f"{text} (default {shown})"
+
+
+def make_options(arguments: argparse.Namespace) -> TrainOptions:
+    """The options, checked; what is out of range is bad usage."""
+    given = {
+        option.name: getattr(arguments, option.name)
+        for option in option_fields()
+        if option.metadata["flags"] and getattr(arguments, option.name) is not None
+    }
+    if arguments.w:
+        given["class_weight"] = {number(label): number(weight) for label, weight in arguments.w}
+    if arguments.b != "0":
+        raise UsageError("-b: probabilities are not part of this version; only -b 0 is accepted")
+    if arguments.v is not None and arguments.v < 2:
+        raise UsageError(f"-v: cross-validation needs at least 2 folds, found {arguments.v}")
+    try:
+        return TrainOptions(**given)
+    except ParameterError as error:
+        raise UsageError(str(error)) from None
+
+
+def check_files(arguments: argparse.Namespace) -> None:
+    if arguments.training_set_file == "-" and arguments.weights == "-":
+        raise UsageError("the training set and the row weights cannot both come from standard input")
+    if arguments.v is not None:
+        if arguments.model_file is not None:
+            raise UsageError(f"-v writes no model, but a model file is named: {arguments.model_file}")
+        return
+    if arguments.model_file is None:
+        if arguments.training_set_file == "-":
+            raise UsageError("name a model file when the training set comes from standard input")
+        arguments.model_file = os.path.basename(arguments.training_set_file) + ".model"
+    if arguments.model_file == "-" and arguments.json == "-":
+        raise UsageError("the model and the report cannot both go to standard output")
+
+
+# ---------------------------------------------------------------------------------------- work
+
+
+def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
+    from odmlib.data.files import open_output
+    from odmlib.machines.training import convergence_message, train_problem
+    from odmlib.model.text_format import model_text
+    from odmlib.solvers.control import CONVERGED
+
+    # the outputs are opened first: a directory that cannot be written to shows before the work, not after
+    with open_report(arguments.json) as write_report, open_output(arguments.model_file) as stream:
+        started = time.perf_counter()
+        problem, serials = read_problem(arguments, options)
+        read_seconds = time.perf_counter() - started
+        tell = teller(arguments)
+        tell(describe_data(problem))
+        with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
+            model = train_problem(problem, dataclasses.replace(options, callback=progress))
+        model = as_in_file(model, arguments.zero_based, serials)
+        for line in describe_model(model):
+            tell(line)
+        if model.report["status"] != CONVERGED:
+            warn(PROGRAM, convergence_message(model.report, options.tol))
+        started = time.perf_counter()
+        for piece in model_text(model):
+            stream.write(piece)
+        model.report["seconds"] |= {"read": read_seconds, "write": time.perf_counter() - started}
+        write_report(model.report)
+    tell(f"model written to {'standard output' if arguments.model_file == '-' else arguments.model_file}")
+    return 0
+
+
+def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
+    from odmlib.selection.cross_validation import cross_validate
+
+    with open_report(arguments.json) as write_report:
+        started = time.perf_counter()
+        problem, _ = read_problem(arguments, options)
+        read_seconds = time.perf_counter() - started
+        tell = teller(arguments)
+        tell(describe_data(problem))
+        if arguments.v > problem.rows.n_rows:
+            warn(PROGRAM, f"{arguments.v} folds for {problem.rows.n_rows} rows: leaving out one row at a time")
+        problem.require_two_classes(options.machine)
+        started = time.perf_counter()
+        with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
+            result = cross_validate(problem, dataclasses.replace(options, callback=progress), arguments.v)
+        if result.unfinished:
+            warn(PROGRAM, f"training did not converge in {result.unfinished} of {result.n_folds} folds")
+        print(f"Cross Validation Accuracy = {100 * result.accuracy:g}%", flush=True)
+        write_report(
+            {
+                "machine": options.machine,
+                "kernel": options.kernel,
+                "rows": problem.rows.n_rows,
+                "features": problem.rows.n_features,
+                "nonzeros": problem.rows.n_nonzeros,
+                "cross_validation": {
+                    "folds": result.n_folds,
+                    "accuracy": result.accuracy,
+                    "unfinished": result.unfinished,
+                },
+                "seconds": {"read": read_seconds, "train": time.perf_counter() - started, "write": None},
+                "threads": options.n_threads,
+                "seed": options.seed,
+            }
+        )
+    return 0
+
+
+def read_problem(
+    arguments: argparse.Namespace, options: TrainOptions
+) -> tuple[Problem, NDArray[np.int64] | None]:
+    """The training set with its weights; for a precomputed kernel also the rows' serials."""
+    from odmlib.data.precomputed import split_serials, square_matrix
+    from odmlib.data.problem import Problem
+    from odmlib.data.reading import read_dataset
+
+    precomputed = options.kernel == "precomputed"
+    rows, labels = read_dataset(
+        arguments.training_set_file,
+        features=arguments.features,
+        zero_based=arguments.zero_based or precomputed,
+        threads=options.threads,
+    )
+    serials = None
+    if precomputed:
+        serials, values = split_serials(rows, shown_name(arguments.training_set_file))
+        rows = square_matrix(serials, values, shown_name(arguments.training_set_file))
+    weights = read_weights(arguments.weights, rows.n_rows) if arguments.weights else None
+    try:
+        return Problem.from_arrays(rows, labels, weights, options.class_weight), serials
+    except ParameterError as error:
+        raise OdmError(f"{shown_name(arguments.training_set_file)}: {error}") from None
+
+
+def read_weights(path: str, n_rows: int) -> NDArray[np.float64]:
+    """Row weights: a file of single numbers is a data file whose rows are all label."""
+    from odmlib.data.problem import check_sample_weights
+    from odmlib.data.reading import read_dataset
+
+    rows, weights = read_dataset(path)
+    if rows.n_nonzeros:
+        raise OdmError(f"{shown_name(path)}: expected one number per line, found index:value items")
+    try:
+        return check_sample_weights(weights, n_rows)
+    except ParameterError as error:
+        raise OdmError(f"{shown_name(path)}: {error}") from None
+
+
+def as_in_file(model: Model, zero_based: bool, serials: NDArray[np.int64] | None) -> Model:
+    """The model in the terms of its training file: how it counts features, which serials its rows have."""
+    from odmlib.model.functions import PrecomputedFunction
+
+    if serials is not None and isinstance(model.function, PrecomputedFunction):
+        function = dataclasses.replace(model.function, serials=serials[model.function.serials - 1])
+        model = dataclasses.replace(model, function=function, n_features=int(serials.max()))
+    return dataclasses.replace(model, zero_based=zero_based)
+
+
+@contextmanager
+def open_report(target: str | None) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A function that writes the JSON report; does nothing where none is wanted."""
+    if target is None:
+        yield lambda report: None
+        return
+    from odmlib.data.files import open_output
+
+    with open_output(target, text=True) as stream:
+        yield lambda report: print(json.dumps(report, indent=2, default=float), file=stream)
+
+
+# ---------------------------------------------------------------------------------------- talk
+
+
+def teller(arguments: argparse.Namespace) -> Callable[[str], None]:
+    return (lambda line: None) if arguments.quiet else (lambda line: say(PROGRAM, line))
+
+
+def shown_name(path: str) -> str:
+    return "<stdin>" if path == "-" else path
+
+
+def describe_data(problem: Problem) -> str:
+    from odmlib.data.labels import show_labels
+
+    rows = problem.rows
+    return (
+        f"{rows.n_rows} rows, {rows.n_features} features, {rows.n_nonzeros} nonzeros, "
+        f"labels {show_labels(problem.labels)}"
+    )
+
+
+def describe_model(model: Model) -> Iterator[str]:
+    report, margin = model.report, model.report["margin"]
+    parameters = ", ".join(f"{name} {value:g}" for name, value in model.parameters.items() if name != "tol")
+    yield f"{model.machine}, {model.formula.name} kernel: {parameters}"
+    yield (
+        f"{report['status']} after {report['iterations']} iterations ({report['solver']}), "
+        f"{report['seconds']['train']:.2f} s: objective {report['primal']:.6g}, relative gap {report['gap']:.1e}"
+    )
+    support = "" if model.n_support is None else f"{model.n_support} support vectors; "
+    yield (
+        f"{support}margins: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
+        f"minimum {margin['min']:.4g}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""LIBSVM's file form of precomputed kernels: `label 0:serial 1:K(x,x_1) ... L:K(x,x_L)`.
+
+Serials number the training rows from 1; the kernel value of two rows stands in the column of the
+other's serial. Test rows have the same form; their serials mean nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data.dataset import Dataset
+from odmlib.errors import DataFormatError
+
+
+def split_serials(rows: Dataset, name: str) -> tuple[NDArray[np.int64], Dataset]:
+    """(serials, kernel values) of rows that were read with zero-based indices."""
+    first = np.minimum(rows.indptr[:-1], max(0, rows.n_nonzeros - 1))
+    has_serial = np.diff(rows.indptr) > 0
+    if rows.n_nonzeros:
+        has_serial &= rows.indices[first] == 0
+    if not has_serial.all():
+        row = int(np.argmin(has_serial)) + 1
+        raise DataFormatError(f"row {row}: a precomputed kernel's row must start with 0:serial (serial >= 1)", name)
+    serials = rows.values[first]
+    wrong = (serials != np.floor(serials)) | (serials < 1) | (serials > max(1, rows.n_features - 1))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataFormatError(
+            f"row {row + 1}: expected a serial from 1 to {rows.n_features - 1}, found {serials[row]:g}", name
+        )
+    kept = np.ones(rows.n_nonzeros, dtype=bool)
+    kept[first] = False
+    values = Dataset(
+        rows.indptr - np.arange(rows.n_rows + 1),
+        rows.indices[kept] - np.int32(1),
+        rows.values[kept],
+        max(0, rows.n_features - 1),
+    )
+    return serials.astype(np.int64), values
+
+
+def square_matrix(serials: NDArray[np.int64], values: Dataset, name: str) -> Dataset:
+    """Kernel values of the rows against each other, in file order."""
+    if len(np.unique(serials)) != len(serials):
+        order = np.sort(serials)
+        twice = order[:-1][np.diff(order) == 0][0]
+        raise DataFormatError(f"serial {twice} stands in two rows; serials must differ", name)
+    dense = values.to_dense()[:, serials - 1]
+    return Dataset.from_any(dense)
+
+
+def test_values(rows: Dataset, n_features: int, name: str) -> Dataset:
+    """Kernel values of test rows against the training rows; a leading 0:serial is dropped."""
+    values = rows.on_columns(np.arange(1, max(1, rows.n_features), dtype=np.int32))
+    if values.n_features < n_features:
+        values = values.with_features(n_features)  # trailing values are 0 and were not written
+    elif values.n_features > n_features:
+        raise DataFormatError(
+            f"found {values.n_features} kernel values in a row, the model was trained with {n_features}", name
+        )
+    return values
