@@ -195,6 +195,9 @@ def test_remarks():
     assert one.endswith(": feature 2")
     (many,) = scaling.remark_unknown(Dataset.from_any([[3.0, 7.0, 0.0, 1.0]]), zero_based=True)
     assert many.endswith(": 2 features, the first is 1")
+    assert scaling.remark_unknown(Dataset.from_any([[3.0, 7.0], [1.0, 7.0]])) == []
+    (varying,) = scaling.remark_unknown(Dataset.from_any([[3.0, 7.0], [1.0, 8.0]]))
+    assert varying.endswith(": feature 2")
 
 
 # ------------------------------------------------------------------------------------- the range file
