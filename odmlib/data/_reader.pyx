@@ -15,7 +15,7 @@ Every line ends with LF, which neither a number nor a run of blanks contains: no
 the end of the text. A fault is a code and a place; `faults.py` has the words.
 """
 
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memmove
 from cython.view cimport array as view_array
 

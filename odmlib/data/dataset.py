@@ -38,12 +38,10 @@ class Dataset:
         n_features: int,
     ):
         """Wrap arrays that already keep the promises above; `from_any` is for those that may not."""
-        self.indptr = indptr
-        self.indices = indices
-        self.values = values
+        self.indptr = _read_only(indptr)
+        self.indices = _read_only(indices)
+        self.values = _read_only(values)
         self.n_features = int(n_features)
-        for array in (indptr, indices, values):
-            array.flags.writeable = False
 
     @property
     def n_rows(self) -> int:
@@ -76,22 +74,30 @@ class Dataset:
     def _from_sparse(cls, X: Any, name: str) -> Dataset:
         if len(X.shape) != 2:
             raise ParameterError(f"{name} must have two dimensions, found shape {X.shape}")
+        _check_width(X.shape[1], name)
+        if X.dtype.kind in "iu":
+            X = X.astype(np.float64)  # before duplicates are added up: narrow integers would wrap
         rows = X.tocsr()
+        _check_structure(rows, name)
         if not rows.has_canonical_format:
             rows = rows.copy()  # the caller's matrix stays as it was
             rows.sum_duplicates()
-        _check_width(rows.shape[1], name)
-        values = _as_float64(rows.data, name)
+        n_stored = int(rows.indptr[-1])  # the arrays may have spare room behind
         return cls(
-            _frozen(rows.indptr, np.int64, X),
-            _frozen(rows.indices, np.int32, X),
-            _frozen(values, np.float64, X),
+            np.ascontiguousarray(rows.indptr, dtype=np.int64),
+            np.ascontiguousarray(rows.indices[:n_stored], dtype=np.int32),
+            np.ascontiguousarray(_as_float64(rows.data[:n_stored], name)),
             rows.shape[1],
         )
 
     @classmethod
     def _from_dense(cls, X: Any, name: str) -> Dataset:
-        array = np.asarray(X)
+        if np.ma.is_masked(X):
+            raise ParameterError(f"{name} has masked entries; fill them first")
+        try:
+            array = np.asarray(X)
+        except ValueError as error:
+            raise ParameterError(f"{name} cannot be read as a matrix: {error}") from None
         if array.ndim != 2:
             raise ParameterError(
                 f"{name} must have two dimensions, found shape {array.shape}"
@@ -156,10 +162,10 @@ class Dataset:
 
     def squared_norms(self) -> NDArray[np.float64]:
         """Squared Euclidean length of each row."""
-        sums = np.concatenate([[0.0], self.values * self.values])
-        # reduceat over [start, end) pairs; empty rows would repeat a value, so mask them out
-        norms = np.add.reduceat(sums, np.minimum(self.indptr[:-1] + 1, len(sums) - 1))
-        norms[np.diff(self.indptr) == 0] = 0.0
+        # the 0 behind gives empty rows at the end a place to start
+        squares = np.append(self.values * self.values, 0.0)
+        norms = np.add.reduceat(squares, self.indptr[:-1])
+        norms[np.diff(self.indptr) == 0] = 0.0  # reduceat gives the next value for an empty row
         return norms
 
     def variance(self) -> float:
@@ -180,16 +186,33 @@ def _check_width(width: int, name: str) -> None:
 def _as_float64(array: NDArray, name: str) -> NDArray[np.float64]:
     if array.dtype.kind == "c":
         raise ParameterError(f"{name} holds complex numbers, expected real ones")
+    if array.dtype.kind not in "biufO":
+        raise ParameterError(f"{name} holds {array.dtype}, expected numbers")
     try:
-        converted = array.astype(np.float64, copy=False)
-    except (TypeError, ValueError) as error:
+        with np.errstate(over="ignore"):  # infinity is refused below
+            converted = array.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
         raise ParameterError(f"{name} cannot be read as numbers: {error}") from None
     if not np.isfinite(converted).all():
         raise ParameterError(f"{name} holds NaN or infinity; every value must be finite")
     return converted
 
 
-def _frozen(array: NDArray, dtype: Any, owner: Any) -> NDArray:
-    """`array` as contiguous `dtype`, never the very array of the caller's matrix (it will be frozen)."""
-    converted = np.ascontiguousarray(array, dtype=dtype)
-    return converted.view() if converted is array else converted
+def _check_structure(rows: Any, name: str) -> None:
+    """Refuse index arrays that point outside: compiled loops follow them without looking."""
+    indptr, indices = rows.indptr, rows.indices
+    sound = len(indptr) == rows.shape[0] + 1 and indptr[0] == 0 and bool((np.diff(indptr) >= 0).all())
+    n_stored = int(indptr[-1])
+    sound = sound and n_stored <= min(len(indices), len(rows.data))
+    if sound and n_stored:
+        used = indices[:n_stored]
+        sound = int(used.min()) >= 0 and int(used.max()) < rows.shape[1]
+    if not sound:
+        raise ParameterError(f"{name} has index arrays that do not fit its shape {rows.shape}")
+
+
+def _read_only(array: NDArray) -> NDArray:
+    """The same memory, not to be written through this name; the caller's own array stays as it is."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

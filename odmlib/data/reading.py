@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 FIRST_BLOCK_BYTES = 1 << 18  # a small file should not pay for a large buffer
-BLOCK_BYTES = 1 << 24
+BLOCK_BYTES = 1 << 21  # for each thread: what it parses should still be in the processor's cache
+LARGEST_BLOCK_BYTES = 1 << 26
 CHUNK_BYTES = 1 << 18  # of a block, for one thread at a time
 
 UTF8_MARK = b"\xef\xbb\xbf"
@@ -113,7 +114,7 @@ def parse_stream(
     threads: int | None = None,
     strict_lines: bool = False,
     whole_file: bool = True,
-    block_bytes: int = BLOCK_BYTES,
+    block_bytes: int | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], int]:
     """Parse a stream to its end: row pointers, columns, values, labels, number of features.
@@ -124,7 +125,10 @@ def parse_stream(
     features = _checked_features(features)
     base = 0 if zero_based else 1
     largest = (MAX_FEATURES if features is None else features) - 1 + base
-    parser = RowParser(base, largest, strict_lines, resolve_threads(threads), chunk_bytes)
+    n_threads = resolve_threads(threads)
+    if block_bytes is None:
+        block_bytes = min(n_threads * BLOCK_BYTES, LARGEST_BLOCK_BYTES)
+    parser = RowParser(base, largest, strict_lines, n_threads, chunk_bytes)
 
     block = bytearray(min(block_bytes, FIRST_BLOCK_BYTES) + PADDING)
     filled = 0  # bytes of the block in use: at first those of an unfinished line
