@@ -51,6 +51,12 @@ class Input(io.RawIOBase):
         self.name = name
         self._stream = stream
         self._owned = owned
+        # one call of the system at a time where the stream can: a Ctrl-C between two calls inside
+        # BufferedReader.read is not seen before the second one returns, which on a pipe may be never
+        self._read_some: Callable[[int], Any] = getattr(stream, "read1", stream.read)
+        self._readinto_some: Callable[[Any], Any] | None = getattr(
+            stream, "readinto1", getattr(stream, "readinto", None)
+        )
         self._ahead = b""  # bytes read but not yet handed out
         try:
             while len(self._ahead) < MAGIC_BYTES and (more := self._read(MAGIC_BYTES - len(self._ahead))):
@@ -64,8 +70,9 @@ class Input(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if self._unpacked is None and not self._ahead and hasattr(self._stream, "readinto"):
-            return self._checked(lambda: self._stream.readinto(buffer))  # no copy on the way
+        read = self._readinto_some
+        if self._unpacked is None and not self._ahead and read is not None:
+            return self._checked(lambda: read(buffer))  # no copy on the way
         data = (self._unpacked or self._take)(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -83,7 +90,7 @@ class Input(io.RawIOBase):
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
-        data = self._checked(lambda: self._stream.read(size))
+        data = self._checked(lambda: self._read_some(size))
         return data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
 
     def _checked(self, read: Callable[[], Any]) -> Any:
