@@ -108,6 +108,17 @@ def test_width_covers_data_and_range():
     assert scaling.apply(Dataset.from_any([[1.0, 1.0, 1.0, 1.0]])).n_features == 4
 
 
+@given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 60)), intervals)
+def test_known_columns_are_found_among_any_others(known, used, interval):
+    columns = np.array(sorted(known), dtype=np.int32)
+    scaling = Scaling(columns, np.zeros(len(columns)), np.full(len(columns), 2.0), *interval)
+    row = np.zeros((1, 61))
+    row[0, sorted(used)] = 1.5
+    expected = np.zeros((1, 61))
+    expected[0, columns] = [image(row[0, j], 0.0, 2.0, *interval) for j in columns]
+    np.testing.assert_array_equal(scaling.apply(Dataset.from_any(row)).to_dense(), expected)
+
+
 def test_labels():
     rows = Dataset.from_any([[1.0], [2.0], [3.0]])
     scaling = Scaling.fit(rows, labels=np.array([-1.0, 1.5, 3.0]), target=(0, 1))
