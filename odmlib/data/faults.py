@@ -85,7 +85,7 @@ def _bad_label(token: bytes, found: str) -> str:
 
 def _bad_item(token: bytes, found: str) -> str:
     if token.startswith(b"qid:"):
-        return f"expected qid only once and right after the label, {found}"
+        return f"{_item(found)} (qid may stand in a data file only, once, right after the label)"
     if re.match(rb"-\d+:", token):
         return f"expected an index that is not negative, {found}"
     if re.match(rb"[-+.\deE]+:", token):
