@@ -362,6 +362,4 @@ def _name_of(stream: Any) -> str:
 
 def _named(error: OSError, name: str) -> OSError:
     """The error with the name that the user knows, not that of a temporary file or none at all."""
-    error.filename = name
-    error.filename2 = None
-    return error
+    return error if error.errno is None else OSError(error.errno, error.strerror, name)
