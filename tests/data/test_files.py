@@ -110,7 +110,7 @@ def test_corrupt_or_followed_by_something_else(kind, tmp_path):
         read_data(path)
     assert caught.value.path == str(path)
     packed[len(packed) // 2] ^= 0xFF
-    with pytest.raises(DataFormatError, match="corrupt|too early"):
+    with pytest.raises(DataFormatError, match=r"corrupt|too early"):
         contents(bytes(packed))
 
 
@@ -254,7 +254,12 @@ def test_a_symbolic_link_stays_one(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "error"),
-    [("none/out", FileNotFoundError), (".", IsADirectoryError), ("file/out", NotADirectoryError), ("x" * 300, OSError)],
+    [
+        ("none/out", FileNotFoundError),
+        (".", IsADirectoryError),
+        ("file/out", NotADirectoryError),
+        ("x" * 300, OSError),
+    ],
 )
 def test_impossible_targets(name, error, tmp_path):
     (tmp_path / "file").touch()
@@ -311,7 +316,11 @@ def test_a_full_standard_output_is_noticed_once():
     )
     with open("/dev/full", "wb") as full:
         result = subprocess.run(
-            [sys.executable, "-X", "dev", "-c", code], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, timeout=60
+            [sys.executable, "-X", "dev", "-c", code],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
         )
     assert (result.returncode, result.stderr) == (1, b"[Errno 28] No space left on device: '<stdout>'\n")
 

@@ -47,7 +47,7 @@ def dense(data, **options):
     return X.toarray().tolist(), y.tolist()
 
 
-# ------------------------------------------------------------------------------------ what is accepted
+# --------------------------------------------------------------------------- what is accepted
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,11 @@ def dense(data, **options):
         (b"1 1:0 3:0\n2 2:4\n", [[0, 0, 0], [0, 4, 0]], [1, 2]),
         (b"1 0001:2 0000000000002:3\n", [[2, 3]], [1]),
         (b"-0 1:-0\n", [[0]], [0]),
-        (b"3000000000 1:1\n1.5 1:1\n1e300\n9007199254740992\n", [[1], [1], [0], [0]], [3e9, 1.5, 1e300, 2.0**53]),
+        (
+            b"3000000000 1:1\n1.5 1:1\n1e300\n9007199254740992\n",
+            [[1], [1], [0], [0]],
+            [3e9, 1.5, 1e300, 2.0**53],
+        ),
         (b"10000000000000000000000 1:1\n9007199254740994\n", [[1], [0]], [1e22, 9007199254740994.0]),
         (b"9007199254740993.0 1:1\n", [[1]], [9007199254740992.0]),
         (b"# caf\xe9 \xff\x00 :::\n1 1:1\n", [[1]], [1]),
@@ -115,7 +119,12 @@ def test_zero_based():
 
 def test_types_and_writability():
     X, y = read_data(b"1 1:1\n2 2:1\n")
-    assert (X.data.dtype, X.indices.dtype, X.indptr.dtype, y.dtype) == (np.float64, np.int32, np.int32, np.float64)
+    assert (X.data.dtype, X.indices.dtype, X.indptr.dtype, y.dtype) == (
+        np.float64,
+        np.int32,
+        np.int32,
+        np.float64,
+    )
     X.data *= 2
     y += 1
     assert X.has_canonical_format
@@ -129,7 +138,7 @@ def test_arrays_outlive_everything_else():
     assert [rows.values[0] for rows in arrays] == list(range(1, 200))
 
 
-# ------------------------------------------------------------------------------------ what is refused
+# --------------------------------------------------------------------------- what is refused
 
 
 @pytest.mark.parametrize(
@@ -141,8 +150,16 @@ def test_arrays_outlive_everything_else():
         (b"nan 1:1\n", (1, 1), "expected a finite number, found 'nan'"),
         (b"-Inf 1:1\n", (1, 1), "expected a finite number, found '-Inf'"),
         (b"1e999 1:1\n", (1, 1), "expected a finite number, found '1e999'"),
-        (b"1,2 1:1\n", (1, 1), "expected one label, found '1,2' (rows with several labels are not supported)"),
-        (b"9007199254740993\n", (1, 1), "expected a label that a double can hold exactly, found '9007199254740993'"),
+        (
+            b"1,2 1:1\n",
+            (1, 1),
+            "expected one label, found '1,2' (rows with several labels are not supported)",
+        ),
+        (
+            b"9007199254740993\n",
+            (1, 1),
+            "expected a label that a double can hold exactly, found '9007199254740993'",
+        ),
         (b"0x10 1:1\n", (1, 1), "expected a number as label, found '0x10'"),
         (b"1_0 1:1\n", (1, 1), "expected a number as label, found '1_0'"),
         (b"1 2\n", (1, 3), "expected index:value, found '2'"),
@@ -152,14 +169,19 @@ def test_arrays_outlive_everything_else():
         (b"1 1: #x\n", (1, 6), "expected a number as value, found the end of the line"),
         (b"1 1::2\n", (1, 5), "expected a number as value, found ':2'"),
         (b"1 1:2:3\n", (1, 5), "expected a single value, found '2:3' (two items run together?)"),
-        (b"1 1:6.6e-0114:8.7\n", (1, 5), "expected a single value, found '6.6e-0114:8.7' (two items run together?)"),
+        (
+            b"1 1:6.6e-0114:8.7\n",
+            (1, 5),
+            "expected a single value, found '6.6e-0114:8.7' (two items run together?)",
+        ),
         (b"1 1:2 1:3\n", (1, 7), "expected an index above 1 (indices ascend in a row), found '1:3'"),
         (b"1 7:2 3:3\n", (1, 7), "expected an index above 7 (indices ascend in a row), found '3:3'"),
         (b"1 7:0 7:3\n", (1, 7), "expected an index above 7 (indices ascend in a row), found '7:3'"),
         (
             b"1 0:1\n",
             (1, 3),
-            "expected an index of 1 or more, found '0:1' (a file that counts from 0 needs --zero-based or zero_based=True)",
+            "expected an index of 1 or more, found '0:1' "
+            "(a file that counts from 0 needs --zero-based or zero_based=True)",
         ),
         (b"1 -1:1\n", (1, 3), "expected an index that is not negative, found '-1:1'"),
         (b"1 +1:1\n", (1, 3), "expected a whole number as index, found '+1:1'"),
@@ -167,8 +189,16 @@ def test_arrays_outlive_everything_else():
         (b"1 0x1:1\n", (1, 3), "expected index:value, found '0x1:1'"),
         (b"1 2147483648:1\n", (1, 3), "expected an index of at most 2147483647, found '2147483648:1'"),
         (b"1 4294967297:1\n", (1, 3), "expected an index of at most 2147483647, found '4294967297:1'"),
-        (b"1 9223372036854775808:1\n", (1, 3), "expected an index of at most 2147483647, found '9223372036854775808:1'"),
-        (b"1 18446744073709551617:1\n", (1, 3), "expected an index of at most 2147483647, found '18446744073709551617:1'"),
+        (
+            b"1 9223372036854775808:1\n",
+            (1, 3),
+            "expected an index of at most 2147483647, found '9223372036854775808:1'",
+        ),
+        (
+            b"1 18446744073709551617:1\n",
+            (1, 3),
+            "expected an index of at most 2147483647, found '18446744073709551617:1'",
+        ),
         (b"1 1:nan\n", (1, 5), "expected a finite number, found 'nan'"),
         (b"1 1:-INFINITY\n", (1, 5), "expected a finite number, found '-INFINITY'"),
         (b"1 1:1e400\n", (1, 5), "expected a finite number, found '1e400'"),
@@ -176,7 +206,11 @@ def test_arrays_outlive_everything_else():
         (b"1 1:1,5\n", (1, 5), "expected a number with a decimal point, found '1,5'"),
         (b"1 1:1_000\n", (1, 5), "expected a number as value, found '1_000'"),
         (b"1 1:a\n", (1, 5), "expected a number as value, found 'a'"),
-        (b"1 1:2\x00\n", (1, 5), "expected a number as value, found '2\\x00' (NUL bytes: a binary file, or UTF-16 text?)"),
+        (
+            b"1 1:2\x00\n",
+            (1, 5),
+            "expected a number as value, found '2\\x00' (NUL bytes: a binary file, or UTF-16 text?)",
+        ),
         (b"1\x0b1:2\n", (1, 1), "expected a number as label, found '1\\x0b1:2'"),
         (b"1 1:2\x0b\n", (1, 5), "expected a number as value, found '2\\x0b'"),
         (
@@ -194,7 +228,11 @@ def test_arrays_outlive_everything_else():
         (b"\xc3\xa9 1:1\n", (1, 1), "expected a number as label, found 'é'"),
         (b"1 qid:x 1:1\n", (1, 3), "expected qid:N with a whole number N, found 'qid:x'"),
         (b"1 qid:1.5 1:1\n", (1, 3), "expected qid:N with a whole number N, found 'qid:1.5'"),
-        (b"1 1:1 qid:3\n", (1, 7), "expected index:value, found 'qid:3' (qid may stand in a data file only, once, right after the label)"),
+        (
+            b"1 1:1 qid:3\n",
+            (1, 7),
+            "expected index:value, found 'qid:3' (qid may stand only in a data file, right after the label)",
+        ),
         (b"1 quux\n", (1, 3), "expected index:value, found 'quux'"),
         (b"1 1:" + b"9" * 400 + b"\n", (1, 5), "expected a finite number, found '" + "9" * 40 + "...'"),
         (b"<html>\n", (1, 1), "expected a number as label, found '<html>'"),
@@ -215,9 +253,17 @@ def test_refused(text, place, words):
     [
         (b"1 6:1\n", {"features": 5}, "expected an index of at most 5 for 5 features, found '6:1'"),
         (b"1 6:0\n", {"features": 5}, "expected an index of at most 5 for 5 features, found '6:0'"),
-        (b"1 5:1\n", {"features": 5, "zero_based": True}, "expected an index of at most 4 for 5 features, found '5:1'"),
+        (
+            b"1 5:1\n",
+            {"features": 5, "zero_based": True},
+            "expected an index of at most 4 for 5 features, found '5:1'",
+        ),
         (b"1 1:1\n", {"features": 0}, "expected no items for 0 features, found '1:1'"),
-        (b"1 2147483647:1\n", {"zero_based": True}, "expected an index of at most 2147483646, found '2147483647:1'"),
+        (
+            b"1 2147483647:1\n",
+            {"zero_based": True},
+            "expected an index of at most 2147483646, found '2147483647:1'",
+        ),
     ],
 )
 def test_refused_by_option(text, options, words):
@@ -226,7 +272,9 @@ def test_refused_by_option(text, options, words):
     assert caught.value.message == words
 
 
-@pytest.mark.parametrize("text", [b"", b"\n", b" \t\r\n\n", b"# only\n# talk", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
+@pytest.mark.parametrize(
+    "text", [b"", b"\n", b" \t\r\n\n", b"# only\n# talk", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"]
+)
 def test_no_rows(text):
     with pytest.raises(DataFormatError, match=r"^<bytes>: no rows found$"):
         read_data(text)
@@ -250,7 +298,7 @@ def test_bad_threads(threads):
         read_data(b"1 1:1\n", threads=threads)
 
 
-# ------------------------------------------------------------------------------------ rows inside another file
+# --------------------------------------------------------------------------- rows inside another file
 
 
 def test_parse_rows_knows_its_place():
@@ -274,7 +322,10 @@ def test_parse_rows_takes_views_and_no_rows():
         (b"1 1:1\n \t\r\n", "expected a row, found an empty line"),
         (b"1 1:1\n# x\n", "expected the end of the line, found a comment"),
         (b"1 1:1\n1 1:1 # x\n", "expected the end of the line, found a comment"),
-        (b"1 1:1\n1 qid:1 1:1\n", "expected index:value, found 'qid:1' (qid may stand in a data file only, once, right after the label)"),
+        (
+            b"1 1:1\n1 qid:1 1:1\n",
+            "expected index:value, found 'qid:1' (qid may stand only in a data file, right after the label)",
+        ),
         (b"1 1:1\n\xef\xbb\xbf1 1:1\n", "expected a number as label, found '\\ufeff1'"),
     ],
 )
@@ -286,7 +337,7 @@ def test_strict_lines(text, words):
     assert caught.value.message == words
 
 
-# ------------------------------------------------------------------------------------ blocks, threads, fuzz
+# --------------------------------------------------------------------------- blocks, threads, fuzz
 
 
 def random_text(generator, n_lines):
@@ -300,8 +351,13 @@ def random_text(generator, n_lines):
         label = generator.choice(["1", "-1", "+1", "0", "2.5", "1e3"])
         qid = generator.choice(["", "", "", " qid:7"])
         indices = sorted(generator.sample(range(1, 40), generator.randrange(0, 8)))
-        numbers = [generator.choice(["1", "0", "0.5", "-.25", "3.", "1e-5", repr(generator.random())]) for _ in indices]
-        items = "".join(f"{generator.choice([' ', '  '])}{i}:{v}" for i, v in zip(indices, numbers, strict=True))
+        numbers = [
+            generator.choice(["1", "0", "0.5", "-.25", "3.", "1e-5", repr(generator.random())])
+            for _ in indices
+        ]
+        items = "".join(
+            f"{generator.choice([' ', '  '])}{i}:{v}" for i, v in zip(indices, numbers, strict=True)
+        )
         lines.append(label + qid + items + generator.choice(["", "", "", " ", " # note 5:6"]))
     ends = generator.choice(["\n", "\r\n"])
     return (ends.join(lines) + generator.choice(["", ends])).encode()
@@ -359,7 +415,13 @@ def test_results_do_not_depend_on_blocks_and_threads():
         if generator.random() < 0.5:
             data = mutated(generator, data)
         expected = outcome(data, threads=1)
-        for block_bytes, chunk_bytes, threads in [(1, 1, 1), (7, 3, 2), (64, 16, 3), (10**6, 1, 2), (300, 100, 8)]:
+        for block_bytes, chunk_bytes, threads in [
+            (1, 1, 1),
+            (7, 3, 2),
+            (64, 16, 3),
+            (10**6, 1, 2),
+            (300, 100, 8),
+        ]:
             found = outcome(data, block_bytes=block_bytes, chunk_bytes=chunk_bytes, threads=threads)
             assert found == expected
 
@@ -375,7 +437,7 @@ def test_short_reads_do_not_matter():
             return count
 
     data = random_text(random.Random(9), 30)
-    indptr, indices, values, labels, width = parse_stream(Dripping(data), "drip", block_bytes=50)
+    _, _, values, labels, _ = parse_stream(Dripping(data), "drip", block_bytes=50)
     expected = parse_libsvm(data)
     assert labels.tolist() == expected.labels
     assert values.tolist() == [value for row in expected.items for value in row.values()]
@@ -391,7 +453,7 @@ def test_first_of_many_faults_is_reported():
 def test_one_line_longer_than_any_block():
     n = 700_000
     data = b"1 " + b" ".join(b"%d:1.25" % k for k in range(1, n + 1)) + b"\n-1 1:1\n"
-    rows, labels = read_dataset(data)
+    rows, _ = read_dataset(data)
     assert rows.shape == (2, n)
     assert rows.values.sum() == 1.25 * n + 1
     with pytest.raises(DataFormatError) as caught:
@@ -457,7 +519,7 @@ def test_interrupt_comes_through():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["heart_scale", "a9a", "letter", "rcv1_small", "SUSY.30k", "mnist.t"])
 def test_real_sets_agree_with_the_reference(name):
-    found = [path for path in SHARED.glob(f"{name}.libsvm*")]
+    found = list(SHARED.glob(f"{name}.libsvm*"))
     if not found:
         pytest.skip(f"{SHARED}/{name}.libsvm is not here")
     packed = found[0].read_bytes()
