@@ -434,5 +434,6 @@ def parse_number(bytes text, bint by_strtod=False):
     if status == NUMBER_MALFORMED or end - start != len(text):
         return None
     if by_strtod:
-        return -parse_by_strtod(start + 1) if text[:1] == b"-" else parse_by_strtod(start + (text[:1] == b"+"))
+        number = parse_by_strtod(start + 1 if start[0] == c'-' or start[0] == c'+' else start)
+        return -number if start[0] == c'-' else number
     return number
