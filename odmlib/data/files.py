@@ -51,12 +51,9 @@ class Input(io.RawIOBase):
         self.name = name
         self._stream = stream
         self._owned = owned
-        # one call of the system at a time where the stream can: a Ctrl-C between two calls inside
-        # BufferedReader.read is not seen before the second one returns, which on a pipe may be never
-        self._read_some: Callable[[int], Any] = getattr(stream, "read1", stream.read)
-        self._readinto_some: Callable[[Any], Any] | None = getattr(
-            stream, "readinto1", getattr(stream, "readinto", None)
-        )
+        # a Ctrl-C between two calls of the system inside BufferedReader.read is not seen before the
+        # second one returns, which on a pipe may be never: ask it for one call at a time
+        self._one_call = isinstance(stream, io.BufferedReader)
         self._ahead = b""  # bytes read but not yet handed out
         try:
             while len(self._ahead) < MAGIC_BYTES and (more := self._read(MAGIC_BYTES - len(self._ahead))):
@@ -70,9 +67,10 @@ class Input(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        read = self._readinto_some
-        if self._unpacked is None and not self._ahead and read is not None:
-            return self._checked(lambda: read(buffer))  # no copy on the way
+        if self._unpacked is None and not self._ahead and hasattr(self._stream, "readinto"):
+            # no copy on the way
+            read = self._stream.readinto1 if self._one_call else self._stream.readinto
+            return self._checked(lambda: read(buffer))
         data = (self._unpacked or self._take)(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -90,7 +88,8 @@ class Input(io.RawIOBase):
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
-        data = self._checked(lambda: self._read_some(size))
+        read = self._stream.read1 if self._one_call else self._stream.read
+        data = self._checked(lambda: read(size))
         return data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
 
     def _checked(self, read: Callable[[], Any]) -> Any:
