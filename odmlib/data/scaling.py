@@ -264,7 +264,7 @@ class Scaling:
 
     def _advice(self) -> str:
         if self.lower != 0 and self.upper != 0:
-            return "if most features are 0 or above, -l 0 keeps zeros"
+            return "if most features are 0 or above, ranges made with -l 0 keep zeros"
         return "features without zero at the end of their range have no zeros to keep"
 
 

@@ -231,7 +231,7 @@ def test_growth_gets_a_warning(run, tmp_path):
     assert (code, len(table(out)[0][1])) == (0, 4)
     assert err == (
         "odm-scale: warning: scaling turns 12 zeros into other numbers (the data hold 4 values); "
-        "if most features are 0 or above, -l 0 keeps zeros\n"
+        "if most features are 0 or above, ranges made with -l 0 keep zeros\n"
     )
     assert run("-q", sparse)[2] == ""
     assert run("-l", "0", sparse) == (0, sparse.read_text(), "")

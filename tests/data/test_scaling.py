@@ -186,7 +186,7 @@ def test_an_absurd_result_is_refused():
     n = 50_000  # the unit matrix: 2.5e9 entries with the default interval, 5e4 with -l 0
     unit = Dataset(np.arange(n + 1), np.arange(n, dtype=np.int32), np.ones(n), n)
     for method in (Scaling.apply, lambda scaling, data: next(scaling.blocks(data))):
-        with pytest.raises(ParameterError, match=r"2,499,950,000 zeros .* -l 0 keeps zeros"):
+        with pytest.raises(ParameterError, match=r"2,499,950,000 zeros .* -l 0 keep zeros"):
             method(Scaling.fit(unit), unit)
     assert Scaling.fit(unit, 0, 1).apply(unit).n_nonzeros == n
 
@@ -195,7 +195,7 @@ def test_remarks():
     sparse = Dataset.from_any(np.eye(5))
     (growth,) = Scaling.fit(sparse).remark_growth(sparse)
     assert growth.startswith("scaling turns 20 zeros into other numbers (the data hold 5 values); ")
-    assert growth.endswith("-l 0 keeps zeros")
+    assert growth.endswith("-l 0 keep zeros")
     assert Scaling.fit(sparse, 0, 1).remark_growth(sparse) == []
     dense = Dataset.from_any([[1.0, 0.0, 2.0], [2.0, 3.0, 4.0]])
     assert Scaling.fit(dense).remark_growth(dense) == []
