@@ -16,7 +16,7 @@ test: $(VENV)/installed-test
 test-slow: $(VENV)/installed-test
 	$(VENV)/bin/pytest -m slow
 
-# the same suite with all of Cython's checks compiled in
+# the same suite with Cython's bounds checks compiled in
 test-debug:
 	ODMLIB_DEBUG=1 $(MAKE) VENV=.venv-debug test
 

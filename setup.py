@@ -1,6 +1,6 @@
 """Build of the compiled parts. Metadata lives in pyproject.toml.
 
-ODMLIB_DEBUG=1   compile with all of Cython's checks (bounds, None, overflow of views)
+ODMLIB_DEBUG=1   compile with Cython's bounds and initialisation checks
 ODMLIB_NATIVE=1  compile for this machine's processor only (never the default: wheels must run anywhere)
 """
 
@@ -21,9 +21,9 @@ DIRECTIVES = {
     "boundscheck": DEBUG,
     "wraparound": False,
     "initializedcheck": DEBUG,
-    "nonecheck": DEBUG,
     "cdivision": True,
     "embedsignature": True,
+    "show_performance_hints": False,
 }
 
 
