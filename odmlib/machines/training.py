@@ -80,7 +80,8 @@ def convergence_message(report: dict[str, Any], tol: float) -> str:
     advice = {
         "max_iter": "; scale the features, lower C or allow more iterations",
         "time_limit": "; scale the features, lower C or allow more time",
-        "stalled": "; scale the features or lower C; a kernel that is not positive semidefinite can also cause this",
+        "stalled": "; scale the features or lower C; a kernel that is not positive semidefinite "
+        "can also cause this",
     }.get(report["status"], "")
     return (
         f"not converged: {reason} with a relative duality gap of {report['gap']:.2g} (wanted {tol:g}){advice}"
