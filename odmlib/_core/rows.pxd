@@ -10,6 +10,7 @@ cdef class Rows:
     cdef const index_t[::1] indptr
     cdef const column_t[::1] indices
     cdef const double[::1] values
+    cdef dict starts                      # chunks of each kind of task, once made
 
     # <x_i, w>
     cdef double dot(self, index_t i, const double *w) noexcept nogil

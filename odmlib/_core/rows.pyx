@@ -29,6 +29,7 @@ cdef class Rows:
         self.n_rows = dataset.n_rows
         self.n_nonzeros = dataset.n_nonzeros
         self.n_columns = dataset.n_features + (1 if bias != 0 else 0)
+        self.starts = {}
 
     cdef double dot(self, index_t i, const double *w) noexcept nogil:
         cdef double total = 0.0
@@ -62,6 +63,8 @@ cdef class Rows:
 
     def _chunk_starts(self, index_t sums_per_chunk):
         """Rows at which chunks of about equal work begin, for tasks that keep `sums_per_chunk` doubles each."""
+        if sums_per_chunk in self.starts:
+            return self.starts[sums_per_chunk]
         cdef index_t work = self.n_nonzeros + self.n_rows
         n_chunks = min(MAX_CHUNKS, work // CHUNK_NONZEROS)
         if sums_per_chunk:
@@ -71,7 +74,8 @@ cdef class Rows:
         # the work before row i is indptr[i] + i
         before = np.asarray(self.indptr) + np.arange(self.n_rows + 1)
         starts = np.searchsorted(before, np.arange(1, n_chunks) * (work / n_chunks))
-        return np.concatenate([[0], starts, [self.n_rows]]).astype(np.int64)
+        starts = np.concatenate([[0], starts, [self.n_rows]]).astype(np.int64)
+        return self.starts.setdefault(sums_per_chunk, starts)
 
     def product(self, const double[::1] w, int threads=1):
         """X w"""

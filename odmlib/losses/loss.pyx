@@ -1,6 +1,6 @@
 """The scalar losses of the binary machines; the contract is in loss.pxd."""
 
-from libc.math cimport INFINITY, fabs, fmax
+from libc.math cimport INFINITY, fabs
 
 
 cdef class MarginLoss:
@@ -25,7 +25,8 @@ cdef class MarginLoss:
         return 0.0
 
     cdef double gap(self, double dual, double margin, double cost) noexcept nogil:
-        return fmax(0.0, self.value(margin, cost) + self.conjugate(dual, cost) + dual * margin)
+        cdef double total = self.value(margin, cost) + self.conjugate(dual, cost) + dual * margin
+        return 0.0 if total < 0 else total       # below 0 by rounding only; a NaN stays one
 
     def evaluate(self, str what, double first, double second, double third=0.0):
         """One scalar method by name, for tests and plots: `evaluate("value", margin, cost)`."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from odmlib.data.dataset import Dataset
+from odmlib.data.labels import show_labels
 from odmlib.data.problem import Problem
+from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.losses.loss import BandLoss
 from odmlib.model.functions import Function, KernelFunction, LinearFunction, PrecomputedFunction
@@ -28,17 +29,17 @@ def fit_odm(
 ) -> tuple[Function, SolverResult]:
     """Train on a problem of two classes."""
     problem.require_two_classes("odm")
+    if not problem.weights.any():
+        raise ParameterError("every row has weight 0 (row weight times class weight); nothing to train on")
     C, _ = options.weights_for(problem.total_weight)
     loss = BandLoss(options.theta, options.nu)
     costs = C * problem.weights / (1 - options.theta) ** 2
-    y = problem.signs()
     fit = _fit_linear if formula.name == "linear" else _fit_kernel
-    return fit(problem.rows, y, costs, loss, formula, options, control, init)
+    return fit(problem, costs, loss, formula, options, control, init)
 
 
 def _fit_linear(
-    dataset: Dataset,
-    y: Floats,
+    problem: Problem,
     costs: Floats,
     loss: BandLoss,
     formula: KernelFormula,
@@ -49,14 +50,17 @@ def _fit_linear(
     from odmlib._core.rows import Rows
     from odmlib.solvers.linear import solve_linear
 
+    dataset, y = problem.rows, problem.signs()
     columns = np.arange(min(dataset.n_features, dataset.n_nonzeros + 1), dtype=np.int32)
     if dataset.n_features > len(columns):  # more columns than values: most are empty
         columns = dataset.used_columns()
         dataset = dataset.on_columns(columns)
     rows = Rows(dataset, formula.bias)
     start = None
-    if init is not None:
-        start = rows.transposed_product(y * _start_duals(init, dataset, columns, y, costs, loss), 1)
+    if init is not None and isinstance(init.function, LinearFunction):
+        start = _direction(init, problem) * _start_weights(init.function, columns, formula.bias)
+    elif init is not None:
+        start = rows.transposed_product(y * _start_duals(init, problem, costs, loss, options.n_threads))
     result = solve_linear(
         rows,
         y,
@@ -78,8 +82,7 @@ def _fit_linear(
 
 
 def _fit_kernel(
-    dataset: Dataset,
-    y: Floats,
+    problem: Problem,
     costs: Floats,
     loss: BandLoss,
     formula: KernelFormula,
@@ -90,9 +93,10 @@ def _fit_kernel(
     from odmlib.kernels.kernel import Kernel
     from odmlib.solvers.working_set import solve_working_set
 
+    dataset, y = problem.rows, problem.signs()
     precomputed = formula.name == "precomputed"
     kernel = Kernel(formula, dataset.to_dense() if precomputed else dataset, options.n_threads)
-    start = None if init is None else _start_duals(init, dataset, None, y, costs, loss)
+    start = None if init is None else _start_duals(init, problem, costs, loss, options.n_threads)
     result = solve_working_set(
         kernel,
         y,
@@ -113,19 +117,35 @@ def _fit_kernel(
     return KernelFunction(formula, dataset.take(support), coefficients), result
 
 
-def _start_duals(
-    init: Model,
-    dataset: Dataset,
-    columns: NDArray[np.int32] | None,
-    y: Floats,
-    costs: Floats,
-    loss: BandLoss,
-) -> Floats:
-    """Dual variables that another model suggests: a_i = -loss'(margin under it), exact at the optimum."""
-    from odmlib.losses.sums import slopes_and_curvatures
+def _direction(init: Model, problem: Problem) -> float:
+    """+1 or -1, as the model to start from takes the same label first or the other one."""
+    theirs, ours = init.labels.tolist(), problem.labels.tolist()
+    if theirs == ours:
+        return 1.0
+    if theirs == ours[::-1]:
+        return -1.0
+    raise ParameterError(
+        f"the model to start from has labels {show_labels(init.labels)}, "
+        f"the data have {show_labels(problem.labels)}"
+    )
 
-    if columns is not None and dataset.n_features < init.n_features:
-        dataset = Dataset(dataset.indptr, columns[dataset.indices], dataset.values, init.n_features)
-    scores = init.decision_function(dataset.with_features(init.n_features), threads=1)
-    _, slopes, _ = slopes_and_curvatures(loss, y * scores, costs)
-    return -slopes
+
+def _start_weights(function: LinearFunction, columns: NDArray[np.int32], bias: float) -> Floats:
+    """Another linear machine's weights on the given columns, then the bias column's."""
+    weights = np.zeros(len(columns) + (1 if bias else 0))
+    _, ours, theirs = np.intersect1d(columns, function.columns, assume_unique=True, return_indices=True)
+    weights[ours] = function.weights[theirs]
+    if bias:
+        weights[-1] = function.bias * function.bias_weight / bias
+    return weights
+
+
+def _start_duals(init: Model, problem: Problem, costs: Floats, loss: BandLoss, threads: int) -> Floats:
+    """Dual variables that another model suggests: a_i = -loss'(margin under it), exact at the optimum."""
+    from odmlib.solvers.dcd import duals_from_margins
+
+    rows = problem.rows
+    if init.formula.name != "precomputed":  # columns that only one of the two knows do no harm
+        rows = rows.with_features(init.n_features)
+    scores = _direction(init, problem) * init.decision_function(rows, threads)
+    return duals_from_margins(problem.signs() * scores, costs, loss, threads)

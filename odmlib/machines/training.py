@@ -7,7 +7,6 @@ import time
 import warnings
 from typing import Any
 
-
 from odmlib._version import __version__
 from odmlib.data.dataset import Dataset
 from odmlib.data.labels import python_label
@@ -54,9 +53,7 @@ def train_problem(problem: Problem, options: TrainOptions) -> Model:
     }
     kernel_parameters = {"gamma": formula.gamma, "degree": formula.degree, "coef0": formula.coef0}
     parameters |= {name: kernel_parameters[name] for name in formula.parameter_names}
-    model = Model(
-        options.machine, formula, problem.labels, problem.rows.n_features, function, parameters, {}
-    )
+    model = Model(options.machine, formula, problem.labels, problem.rows.n_features, function, parameters, {})
     model.report.update(_report(model, problem, options, result, time.perf_counter() - started))
     return model
 
@@ -83,9 +80,12 @@ def convergence_message(report: dict[str, Any], tol: float) -> str:
     advice = {
         "max_iter": "; scale the features, lower C or allow more iterations",
         "time_limit": "; scale the features, lower C or allow more time",
-        "stalled": "; scale the features or lower C; a kernel that is not positive semidefinite can also cause this",
+        "stalled": "; scale the features or lower C; a kernel that is not positive semidefinite "
+        "can also cause this",
     }.get(report["status"], "")
-    return f"not converged: {reason} with a relative duality gap of {report['gap']:.2g} (wanted {tol:g}){advice}"
+    return (
+        f"not converged: {reason} with a relative duality gap of {report['gap']:.2g} (wanted {tol:g}){advice}"
+    )
 
 
 def _settings(options: dict[str, Any]) -> TrainOptions:

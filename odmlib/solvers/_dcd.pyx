@@ -42,6 +42,10 @@ cdef class Sweeper:
         self.position = 0
         self.largest = 0.0
 
+    def rows_aside(self):
+        """The rows that are not active."""
+        return np.asarray(self.active)[self.n_active:]
+
     def begin_sweep(self):
         with nogil:
             shuffle(&self.active[0], self.n_active, &self.generator)

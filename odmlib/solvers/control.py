@@ -82,10 +82,10 @@ class Control:
         stop_wished = False
         if self.callback is not None:
             stop_wished = bool(self.callback(Progress(iteration, primal, relative, self.seconds())))
-        if relative <= self.tol:
-            return CONVERGED
         if not math.isfinite(primal):
             return STALLED
+        if relative <= self.tol:
+            return CONVERGED
         if stop_wished:
             return STOPPED
         if iteration >= (max_iter if self.max_iter is None else self.max_iter):

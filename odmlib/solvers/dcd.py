@@ -6,8 +6,9 @@ One sweep visits the active rows in random order and minimises exactly over one 
 kept up to date: O(nonzeros of the row) per visit. Good for small C and for very sparse, wide data; for
 large C use Newton's method.
 
-Shrinking puts rows aside that lie strictly inside the loss-free band. Convergence is claimed on the
-relative duality gap over all rows, with w rebuilt from a.
+Shrinking puts rows aside that lie strictly inside the loss-free band; they come back when the active rows
+seem done or when a certificate finds one of them outside the band. Convergence is claimed on the relative
+duality gap over all rows, with w rebuilt from a.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
 from odmlib.losses.loss import MarginLoss
-from odmlib.losses.sums import value_and_gap
+from odmlib.losses.sums import slopes_and_curvatures, value_and_gap
 from odmlib.solvers._dcd import Sweeper
-from odmlib.solvers.control import CONVERGED, Control, SolverResult, relative_gap
+from odmlib.solvers.control import CONVERGED, MAX_ITER, Control, SolverResult, relative_gap
 
 Floats = NDArray[np.float64]
 
@@ -48,6 +49,7 @@ def solve_dcd(
     duals = np.zeros(rows.n_rows) if start is None else start.copy()
     sweeper = Sweeper(rows, loss, y, costs, duals, rows.transposed_product(y * duals, threads), seed)
     sweep, next_check, slack = 0, 1, -1.0
+    limit = max_sweeps if control.max_iter is None else control.max_iter
     certificate = _certify(sweeper, rows, y, costs, loss, threads)
     status = control.step(sweep, certificate.primal, certificate.gap, max_sweeps)
     while status is None:
@@ -59,16 +61,19 @@ def solve_dcd(
         # the active rows seem done: look at all of them before going on
         settled = violation <= 1e-12 or (slack >= 0 and violation <= 0.1 * slack)
         slack = violation if shrinking and violation >= 0 else -1.0
-        if status is None and sweep < next_check and not settled and sweep < max_sweeps:
+        if status is None and sweep < next_check and not settled and sweep < limit:
             status = control.step(sweep, certificate.primal, math.inf, max_sweeps)
-            continue
+            if status is None:
+                continue
+            # stopped by the callback or the clock: the result still needs its certificate
         next_check = max(sweep + 1, int(sweep * CHECK_GROWTH)) if sweep > EARLY_CHECKS else sweep + 1
-        if settled:
-            sweeper.restore()
         certificate = _certify(sweeper, rows, y, costs, loss, threads)
-        status = status or control.step(sweep, certificate.primal, certificate.gap, max_sweeps)
-        if status == CONVERGED:
-            break
+        if status is None:
+            status = control.step(sweep, certificate.primal, certificate.gap, max_sweeps)
+        if settled or certificate.misses(sweeper.rows_aside()):
+            sweeper.restore()
+    if status == MAX_ITER and relative_gap(certificate.primal, certificate.gap) <= control.tol:
+        status = CONVERGED
     return SolverResult(
         status,
         certificate.primal,
@@ -91,6 +96,37 @@ class _certify:
     ):
         w = sweeper.weights
         w[:] = rows.transposed_product(y * sweeper.duals, threads)
+        self.loss, self.costs = loss, costs
         self.margins = y * rows.product(w, threads)
         loss_total, self.gap = value_and_gap(loss, sweeper.duals, self.margins, costs, threads)
         self.primal = 0.5 * float(w @ w) + loss_total
+
+    def misses(self, rows_aside: NDArray[np.int64]) -> bool:
+        """Whether a row that was put aside has a loss after all."""
+        return slopes_and_curvatures(self.loss, self.margins[rows_aside], self.costs[rows_aside])[0] > 0
+
+
+def duals_from_margins(margins: Floats, costs: Floats, loss: MarginLoss, threads: int) -> Floats:
+    """The dual variables that margins suggest: a_i = -loss_i'(z_i), exact at the optimum."""
+    return -slopes_and_curvatures(loss, margins, costs, threads)[1]
+
+
+def best_multiple(
+    rows: Rows, y: Floats, costs: Floats, loss: MarginLoss, duals: Floats, threads: int
+) -> Floats:
+    """t a with the t >= 0 of largest D(t a): a start that is never worse than 0.
+
+    sum_i conj_i(t a_i) is taken as a quadratic in t through 0, which it is for ODM.
+    """
+    w = rows.transposed_product(y * duals, threads)
+    whole, half = (_conjugates(t * duals, costs, loss, threads) for t in (1.0, 0.5))
+    slope, bend = 4 * half - whole, 4 * whole - 8 * half + float(w @ w)
+    if not (math.isfinite(whole) and slope < 0 < bend):
+        return np.zeros_like(duals)
+    return (-slope / bend) * duals
+
+
+def _conjugates(duals: Floats, costs: Floats, loss: MarginLoss, threads: int) -> float:
+    """sum_i conj_i(a_i): at margin 0 the gap's summands are loss_i(0) + conj_i(a_i)."""
+    losses, total = value_and_gap(loss, duals, np.zeros_like(duals), costs, threads)
+    return total - losses

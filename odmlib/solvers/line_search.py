@@ -36,7 +36,7 @@ def line_search(
         first += across + t * square
         second += square
         if abs(first) <= ACCURACY * -at_zero:
-            break
+            return t
         if first < 0:
             low = t
         else:
@@ -44,4 +44,4 @@ def line_search(
         t -= first / second
         if not low < t < high:
             t = (low + high) / 2 if math.isfinite(high) else 2 * low + 1
-    return t
+    return low  # phi still falls there

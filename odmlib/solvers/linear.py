@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from odmlib._core.rows import Rows
 from odmlib.losses.loss import MarginLoss
 from odmlib.solvers.control import MAX_ITER, Control, SolverResult
-from odmlib.solvers.dcd import solve_dcd
+from odmlib.solvers.dcd import best_multiple, duals_from_margins, solve_dcd
 from odmlib.solvers.newton import prefers_explicit_hessian, solve_newton
 from odmlib.solvers.svrg import solve_svrg
 
@@ -43,7 +43,11 @@ def solve_linear(
         return solve_svrg(rows, y, costs, loss, control, threads=threads, seed=seed, start=start)
     descent = {"shrinking": shrinking, "threads": threads, "seed": seed}
     if solver == "dcd":
-        return solve_dcd(rows, y, costs, loss, control, **descent)
+        duals = None
+        if start is not None:
+            duals = duals_from_margins(y * rows.product(start, threads), costs, loss, threads)
+            duals = best_multiple(rows, y, costs, loss, duals, threads)
+        return solve_dcd(rows, y, costs, loss, control, start=duals, **descent)
     result = solve_dcd(rows, y, costs, loss, control, max_sweeps=PATIENCE, **descent)
     if result.status != MAX_ITER or control.max_iter is not None:
         return result

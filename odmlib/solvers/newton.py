@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from odmlib._core.rows import Rows
 from odmlib.losses.loss import MarginLoss
 from odmlib.losses.sums import slopes_and_curvatures
-from odmlib.solvers.control import CONVERGED, STALLED, TIME_LIMIT, Control, SolverResult, relative_gap
+from odmlib.solvers.control import STALLED, TIME_LIMIT, Control, SolverResult, relative_gap
 from odmlib.solvers.line_search import line_search
 
 Floats = NDArray[np.float64]
@@ -60,7 +60,7 @@ def solve_newton(
         gradient = w + rows.transposed_product(y * slopes, threads)
         primal = 0.5 * float(w @ w) + loss_total
         dual_bound = max(dual_bound, primal - 0.5 * float(gradient @ gradient))
-        gap = primal - dual_bound
+        gap = max(0.0, primal - dual_bound)  # below 0 by rounding only
         if not fresh and relative_gap(primal, gap) <= control.tol:
             # margins were updated step by step: claim nothing before they are computed anew
             margins, fresh = y * rows.product(w, threads), True
@@ -73,29 +73,40 @@ def solve_newton(
             # only rows that changed sides since the last step have anything to add
             hessian += rows.gram(curvatures - known_curvatures, threads)
             known_curvatures = curvatures
-            step = np.linalg.solve(hessian, -gradient)
-        else:
+            step = _solution(hessian, gradient)
+            if step is None:
+                hessian = None
+        if hessian is None:
             # a residual well below the target gradient norm is wasted work
             enough = 0.3 * math.sqrt(2 * control.tol * max(1.0, abs(primal)))
             step, used = _conjugate_gradients(rows, curvatures, gradient, enough, control, threads)
             cg_steps += used
         directions = y * rows.product(step, threads)
-        length = line_search(
-            float(w @ step), float(step @ step), margins, directions, loss, costs, threads
-        )
-        if length <= 0 or not np.any(step):
+        length = line_search(float(w @ step), float(step @ step), margins, directions, loss, costs, threads)
+        iteration += 1
+        if length > 0:
+            w += length * step
+            margins += length * directions
+            fresh = False
+        elif hessian is None and fresh:
             status = control.out_of_time() or STALLED
             break
-        w += length * step
-        margins += length * directions
-        iteration, fresh = iteration + 1, False
+        else:
+            # no descent: margins or H, both updated step by step, have lost too many digits
+            margins, fresh, hessian = y * rows.product(w, threads), True, None
 
     details = {"hessian": "explicit" if explicit else "conjugate gradients", "cg_steps": cg_steps}
-    gap_relative = relative_gap(primal, gap)
-    if status == STALLED and gap_relative <= control.tol:
-        status = CONVERGED
     return SolverResult(
-        status, primal, dual_bound, gap_relative, iteration, "newton", w, None, margins, details
+        status,
+        primal,
+        primal - gap,
+        relative_gap(primal, gap),
+        iteration,
+        "newton",
+        w,
+        None,
+        margins,
+        details,
     )
 
 
@@ -107,6 +118,15 @@ def prefers_explicit_hessian(rows: Rows) -> bool:
     row_length = rows.n_nonzeros / max(1, rows.n_rows) + 1
     forming = rows.n_rows * row_length * row_length / 2 + n**3 / 4
     return forming <= USUAL_CG_STEPS * 4 * rows.n_nonzeros + 1e7
+
+
+def _solution(hessian: Floats, gradient: Floats) -> Floats | None:
+    """s with H s = -gradient; None where I is lost beside X' diag(c) X and H is singular to the machine."""
+    try:
+        step = np.linalg.solve(hessian, -gradient)
+    except np.linalg.LinAlgError:
+        return None
+    return step if np.isfinite(step).all() else None
 
 
 def _conjugate_gradients(
@@ -122,7 +142,9 @@ def _conjugate_gradients(
     scaled = residual / diagonal
     direction = scaled.copy()
     product = float(residual @ scaled)
-    for used in range(1, MAX_CG_STEPS + 1):
+    used = 0
+    while used < MAX_CG_STEPS:
+        used += 1
         image = direction + rows.hessian_product(curvatures, direction, threads)
         length = product / float(direction @ image)
         step += length * direction
@@ -134,4 +156,3 @@ def _conjugate_gradients(
         direction *= product / previous
         direction += scaled
     return step, used
-
