@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 import warnings
 from typing import Any
-
 
 from odmlib._version import __version__
 from odmlib.data.dataset import Dataset
@@ -43,6 +43,8 @@ def train_problem(problem: Problem, options: TrainOptions) -> Model:
     formula = kernel_formula(problem.rows, options)
     control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
     function, result = FITTERS[options.machine](problem, formula, options, control, _loaded(options.init))
+    if not math.isfinite(result.primal):
+        raise ParameterError("the objective overflows; scale the features or lower C (-c)")
     C, lambda_ = options.weights_for(problem.total_weight)
     parameters = {
         "C": C,
@@ -54,9 +56,7 @@ def train_problem(problem: Problem, options: TrainOptions) -> Model:
     }
     kernel_parameters = {"gamma": formula.gamma, "degree": formula.degree, "coef0": formula.coef0}
     parameters |= {name: kernel_parameters[name] for name in formula.parameter_names}
-    model = Model(
-        options.machine, formula, problem.labels, problem.rows.n_features, function, parameters, {}
-    )
+    model = Model(options.machine, formula, problem.labels, problem.rows.n_features, function, parameters, {})
     model.report.update(_report(model, problem, options, result, time.perf_counter() - started))
     return model
 
@@ -85,7 +85,9 @@ def convergence_message(report: dict[str, Any], tol: float) -> str:
         "time_limit": "; scale the features, lower C or allow more time",
         "stalled": "; scale the features or lower C; a kernel that is not positive semidefinite can also cause this",
     }.get(report["status"], "")
-    return f"not converged: {reason} with a relative duality gap of {report['gap']:.2g} (wanted {tol:g}){advice}"
+    return (
+        f"not converged: {reason} with a relative duality gap of {report['gap']:.2g} (wanted {tol:g}){advice}"
+    )
 
 
 def _settings(options: dict[str, Any]) -> TrainOptions:
