@@ -56,7 +56,7 @@ def read_labels(kind: str, text: str) -> NDArray:
     """The labels that `write_labels` wrote; ValueError says what is wrong."""
     if kind != "mixed" and kind not in _TYPES:
         raise ValueError(f"unknown label type '{kind}'")
-    values = [float(word) for word in text.split()] if kind == "float" else _json_values(text)
+    values = [_number(word) for word in text.split()] if kind == "float" else _json_values(text)
     if not all(math.isfinite(value) for value in values if isinstance(value, float)):
         raise ValueError("labels must be finite")
     if kind == "mixed":
@@ -74,6 +74,13 @@ def read_labels(kind: str, text: str) -> NDArray:
     return labels
 
 
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise ValueError(f"expected numbers, found '{word[:60]}'") from None
+
+
 def _json_values(text: str) -> list[Any]:
     """Strings, numbers, true and false parted by blanks; nothing that holds others."""
     import json
@@ -83,7 +90,10 @@ def _json_values(text: str) -> list[Any]:
     while text := text.strip():
         if text[0] in "[{n":
             raise ValueError("a label must be a string, a number, true or false")
-        value, end = decoder.raw_decode(text)
+        try:
+            value, end = decoder.raw_decode(text)
+        except ValueError:
+            raise ValueError(f"expected strings in quotes, numbers, true or false, found '{text[:60]}'") from None
         if end < len(text) and not text[end].isspace():
             raise ValueError("labels must be parted by blanks")
         values.append(value)
