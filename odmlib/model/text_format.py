@@ -29,13 +29,13 @@ from odmlib.data.labels import python_label, read_labels, write_labels
 from odmlib.data.reading import parse_rows
 from odmlib.data.writing import format_blocks
 from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
-from odmlib.kernels.formula import KernelFormula
+from odmlib.kernels.formula import KERNELS, KernelFormula
 from odmlib.model.functions import Function, KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
-from odmlib.options import KERNELS, READY_MACHINES
 
 MAGIC = "odmlib model"
 VERSION = 1
+MACHINES = ("odm",)  # those whose models this version reads
 STATUSES = ("converged", "max_iter", "time_limit", "stopped", "stalled")
 MAX_HEADER_BYTES = 1 << 20
 FOREIGN = {
@@ -199,7 +199,7 @@ class _Reader:
             raise self.fault(f"{key}: {detail}", line) from None
 
     def model(self) -> Model:
-        machine = self.take("machine", _one_of(READY_MACHINES), "a machine: " + ", ".join(READY_MACHINES))
+        machine = self.take("machine", _one_of(MACHINES), "a machine: " + ", ".join(MACHINES))
         formula, parameters = self._parameters()
         tool = self.take("tool", str, "the program that made the file")
         label_type = self.take("label_type", str, "a type of label")

@@ -196,7 +196,7 @@ def test_text_has_a_stable_form():
     """Golden: a change of the format is a decision, not an accident."""
     assert text_of(make_model("poly", labels=np.array(["a b", "c"]))).decode().replace(
         "tool odmlib " + __import__("odmlib").__version__, "tool odmlib X"
-    ) == Path(__file__).with_name("poly.model").read_text(encoding="utf-8")
+    ) == Path(__file__).with_name("poly_model.txt").read_text(encoding="utf-8")
 
 
 # ---------------------------------------------------------------------------------------- the header
