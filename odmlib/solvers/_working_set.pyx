@@ -1,0 +1,331 @@
+"""Compiled steps of the working-set method for kernel machines; working_set.py drives them.
+
+Problem (spec/odm.md section 2), one signed dual variable a_i per row:
+
+    min_a  F(a) = 1/2 a'Qa + sum_i conj_i(a_i),    Q_ij = y_i y_j k_ij,    margins z = Qa.
+
+A block S of rows is optimised with all others fixed: with b = z_S - Q_SS a_S the block's problem is
+
+    min_a  1/2 a'Q_SS a + b'a + sum conj_i(a_i)         and its own duality gap is  sum_{i in S} gap_i(a_i, z_i).
+
+1. Sweeps of exact one-row steps (MarginLoss.dual_argmin), as long as they promise to close the gap soon.
+2. Else generalised Newton steps on the block's primal 1/2 a'Q_SS a + sum loss_i(b + Q_SS a). With c_i and s_i
+   curvature and slope of the loss at z_i and A = {c_i > 0}:  (Q_AA + diag(1/c_A)) a_A = z_A - s_A/c_A - b_A (less
+   the part of the rows outside A, whose a_i = -s_i), then an exact line search on the piecewise
+   quadratic. A last sweep puts every a_i where its conjugate is finite. If F did not fall, the result
+   of the sweeps is kept, so F never rises, whatever the kernel is.
+
+Scores f_i = y_i z_i of all rows are kept in float64 and updated with the q float32 rows of the block at once.
+"""
+
+from libc.math cimport INFINITY, fabs, fmax, isfinite, log
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+import numpy as np
+
+from odmlib._core.random cimport shuffle
+from odmlib._core.types cimport index_t, kernel_t, uint64_t
+from odmlib.kernels.cache cimport RowCache
+from odmlib.losses.loss cimport MarginLoss
+
+cdef extern from "dense.h" nogil:
+    const index_t ODM_FACTOR_BLOCK
+    index_t odm_factor_line(index_t n) noexcept
+    void odm_add_rows(const float **rows, const double *factors, index_t n_rows, index_t n_columns,
+                      double *sums, int n_threads) noexcept
+    void odm_add_multiple(index_t n, double factor, const double *x, double *y) noexcept
+    index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work, int n_threads) noexcept
+    void odm_cholesky_solve(const double *factor, index_t n, index_t stride, double *x) noexcept
+
+cdef int FIRST_SWEEPS = 3        # before the rate of the sweeps is judged
+cdef int MAX_SWEEPS = 40         # more of them cost as much as a few Newton steps
+cdef int MAX_NEWTON_STEPS = 30   # they are finite in theory and fewer than ten as a rule
+cdef int LINE_SEARCH_STEPS = 40
+
+
+cdef class WorkingSet:
+    """Duals and scores of all rows, and the block of rows at work."""
+
+    cdef RowCache cache
+    cdef MarginLoss loss
+    cdef readonly index_t newton_steps, sweeps
+    cdef readonly object duals, gains      # arrays that Python sees; the views below are theirs
+    cdef int threads
+    cdef uint64_t random
+    cdef index_t n_rows, max_size, stride
+    cdef const double[::1] y, costs, diagonal
+    cdef double[::1] all_duals, scores, all_gains
+    # the block: rows, their kernel rows, and local copies of everything
+    cdef index_t size
+    cdef index_t[::1] rows, order, free_rows
+    cdef kernel_t **kernel_rows
+    cdef double[:, ::1] Q, M
+    cdef double[::1] work, a, z, b, h, cost, label, saved_a, saved_z, direction, change, slope, curvature, before
+    cdef double target, gap, saved_objective
+    cdef int phase, steps_here, sweeps_here
+    cdef index_t n_free
+
+    def __cinit__(self, RowCache cache, MarginLoss loss, y, costs, int threads, seed, index_t max_size):
+        self.cache = cache
+        self.loss = loss
+        self.threads = threads
+        self.random = seed
+        self.n_rows = cache.n_columns
+        self.max_size = max_size
+        self.y = y
+        self.costs = costs
+        self.diagonal = cache.kernel.diagonal()
+        self.duals = np.zeros(self.n_rows)
+        self.gains = np.zeros(self.n_rows)
+        self.all_duals = self.duals
+        self.all_gains = self.gains
+        self.scores = np.zeros(self.n_rows)
+        self.kernel_rows = <kernel_t **>malloc(max_size * sizeof(kernel_t *))
+        if self.kernel_rows is NULL:
+            raise MemoryError
+        self.rows = np.zeros(max_size, dtype=np.int64)
+        self.order = np.zeros(max_size, dtype=np.int64)
+        self.free_rows = np.zeros(max_size, dtype=np.int64)
+        self.stride = odm_factor_line(max_size)
+        self.Q = np.empty((max_size, self.stride))
+        self.M = np.empty((max_size, self.stride))
+        self.work = np.empty(self.stride * ODM_FACTOR_BLOCK)
+        (self.a, self.z, self.b, self.h, self.cost, self.label, self.saved_a, self.saved_z, self.direction,
+         self.change, self.slope, self.curvature, self.before) = np.zeros((13, max_size))
+
+    def __dealloc__(self):
+        free(self.kernel_rows)
+
+    def margins(self):
+        """z = y f of every row."""
+        return np.asarray(self.y) * np.asarray(self.scores)
+
+    def measure(self):
+        """(primal, gap) on all rows; fills `gains`, a bound on what a step in each row alone would win."""
+        cdef index_t i
+        cdef double z, a, h, primal = 0, gap = 0, step
+        with nogil:
+            for i in range(self.n_rows):
+                z = self.y[i] * self.scores[i]
+                a = self.all_duals[i]
+                h = fmax(self.diagonal[i], 0.0)
+                primal += 0.5 * a * z + self.loss.value(z, self.costs[i])
+                gap += self.loss.gap(a, z, self.costs[i])
+                step = self.loss.dual_argmin(z - h * a, h, self.costs[i]) - a
+                self.all_gains[i] = fabs(step) * self.loss.violation(a, z, self.costs[i])
+        return primal, gap
+
+    def prefer_held(self, double factor):
+        """Multiply the gains of rows whose kernel row is at hand."""
+        cdef index_t i
+        with nogil:
+            for i in range(self.n_rows):
+                if self.cache.holds(i):
+                    self.all_gains[i] *= factor
+
+    def prefetch(self, const index_t[::1] rows):
+        """Have the kernel rows of a part of the next block computed."""
+        cdef index_t n = rows.shape[0]
+        if n:
+            with nogil:
+                self.cache.fetch(&rows[0], n, self.kernel_rows)
+
+    def add_rows(self, const index_t[::1] rows, const double[::1] duals):
+        """Add `duals` to the duals of the rows and follow it up in all scores (at most max_size rows)."""
+        cdef index_t r, n = rows.shape[0]
+        if n == 0:
+            return
+        with nogil:
+            self.cache.fetch(&rows[0], n, self.kernel_rows)
+            for r in range(n):
+                self.all_duals[rows[r]] += duals[r]
+                self.change[r] = duals[r] * self.y[rows[r]]
+            odm_add_rows(<const float **>self.kernel_rows, &self.change[0], n, self.n_rows, &self.scores[0],
+                         self.threads)
+
+    def begin(self, const index_t[::1] rows, double fraction, double enough):
+        """Take up a block of distinct rows, to be solved to `fraction` of its gap or to the gap `enough`."""
+        cdef index_t k, j, i
+        cdef const kernel_t *values
+        self.size = rows.shape[0]
+        self.phase = self.steps_here = self.sweeps_here = 0
+        self.n_free = -1
+        with nogil:
+            for k in range(self.size):
+                self.rows[k] = rows[k]
+                self.order[k] = k
+            shuffle(&self.order[0], self.size, &self.random)
+            self.cache.fetch(&self.rows[0], self.size, self.kernel_rows)
+            for k in range(self.size):
+                i = self.rows[k]
+                self.label[k] = self.y[i]
+                self.cost[k] = self.costs[i]
+                self.a[k] = self.before[k] = self.all_duals[i]
+                self.z[k] = self.b[k] = self.y[i] * self.scores[i]
+                values = self.kernel_rows[k]
+                for j in range(k + 1):
+                    self.Q[k, j] = self.label[k] * self.label[j] * values[self.rows[j]]
+                self.h[k] = fmax(self.Q[k, k], 0.0)
+            for k in range(self.size):
+                for j in range(k):
+                    self.Q[j, k] = self.Q[k, j]
+            for k in range(self.size):
+                if self.a[k] != 0:
+                    odm_add_multiple(self.size, -self.a[k], &self.Q[k, 0], &self.b[0])
+            self.gap = self._block_gap()
+            self.target = fmax(fraction * self.gap, enough)
+
+    def improve(self):
+        """One bounded piece of work on the block; true when the block is done."""
+        cdef bint done
+        with nogil:
+            if self.phase == 0:
+                done = self._sweep_while_it_pays()
+            else:
+                done = self._newton_step()
+                if done:
+                    self._finish()
+        return done
+
+    def commit(self):
+        """Write the block's duals back and update the scores of all rows."""
+        cdef index_t k, n = 0
+        with nogil:
+            for k in range(self.size):
+                if self.a[k] != self.before[k]:
+                    self.all_duals[self.rows[k]] = self.a[k]
+                    self.change[n] = (self.a[k] - self.before[k]) * self.label[k]
+                    self.kernel_rows[n] = self.kernel_rows[k]
+                    n += 1
+            odm_add_rows(<const float **>self.kernel_rows, &self.change[0], n, self.n_rows, &self.scores[0],
+                         self.threads)
+
+    cdef double _block_gap(self) noexcept nogil:
+        cdef index_t k
+        cdef double total = 0
+        for k in range(self.size):
+            total += self.loss.gap(self.a[k], self.z[k], self.cost[k])
+        return total
+
+    cdef double _objective(self) noexcept nogil:
+        cdef index_t k
+        cdef double total = 0
+        for k in range(self.size):
+            total += 0.5 * self.a[k] * (self.z[k] + self.b[k]) + self.loss.conjugate(self.a[k], self.cost[k])
+        return total
+
+    cdef void _sweep(self) noexcept nogil:
+        cdef index_t k, position
+        cdef double step
+        for position in range(self.size):
+            k = self.order[position]
+            step = self.loss.dual_argmin(self.z[k] - self.h[k] * self.a[k], self.h[k], self.cost[k]) - self.a[k]
+            if step != 0:
+                self.a[k] += step
+                odm_add_multiple(self.size, step, &self.Q[k, 0], &self.z[0])
+        self.sweeps += 1
+
+    cdef bint _sweep_while_it_pays(self) noexcept nogil:
+        cdef double last
+        while self.gap > self.target:
+            if self.sweeps_here == MAX_SWEEPS:
+                break
+            last = self.gap
+            self._sweep()
+            self.sweeps_here += 1
+            self.gap = self._block_gap()
+            if self.sweeps_here >= FIRST_SWEEPS and self.gap > self.target:
+                # sweeps still needed at the present rate
+                if not self.gap < last or log(self.target / self.gap) / log(self.gap / last) > MAX_SWEEPS:
+                    break
+        if self.gap <= self.target or not isfinite(self.gap):
+            return True
+        self.phase = 1
+        self.saved_a[:] = self.a
+        self.saved_z[:] = self.z
+        self.saved_objective = self._objective()
+        return False
+
+    cdef bint _newton_step(self) noexcept nogil:
+        """One step; true when the block is solved or no step is possible."""
+        cdef index_t k, j, i, n = 0
+        cdef bint same = True
+        cdef double step
+        for k in range(self.size):
+            self.slope[k] = self.loss.slope(self.z[k], self.cost[k])
+            self.curvature[k] = self.loss.curvature(self.z[k], self.cost[k])
+            if self.curvature[k] > 0:
+                same = same and n < self.n_free and self.free_rows[n] == k
+                self.free_rows[n] = k
+                n += 1
+        if same and n == self.n_free:
+            return True   # the last full step solved this very system
+        self.n_free = -1
+        for i in range(n):
+            k = self.free_rows[i]
+            self.change[i] = self.z[k] - self.slope[k] / self.curvature[k] - self.b[k]
+            for j in range(i + 1):
+                self.M[i, j] = self.Q[k, self.free_rows[j]]
+            self.M[i, i] += 1 / self.curvature[k]
+        for k in range(self.size):
+            self.direction[k] = -self.slope[k]
+            if self.curvature[k] <= 0 and self.slope[k] != 0:
+                for i in range(n):
+                    self.change[i] += self.Q[k, self.free_rows[i]] * self.slope[k]
+        if n > 0:
+            if odm_cholesky(&self.M[0, 0], n, self.stride, &self.work[0], self.threads) != 0:
+                return True
+            odm_cholesky_solve(&self.M[0, 0], n, self.stride, &self.change[0])
+            for i in range(n):
+                self.direction[self.free_rows[i]] = self.change[i]
+        for k in range(self.size):
+            self.direction[k] -= self.a[k]
+            self.change[k] = 0
+        for k in range(self.size):
+            if self.direction[k] != 0:
+                odm_add_multiple(self.size, self.direction[k], &self.Q[k, 0], &self.change[0])
+        step = self._line_search()
+        if not step > 0:
+            return True
+        for k in range(self.size):
+            self.a[k] += step * self.direction[k]
+            self.z[k] += step * self.change[k]
+        self.newton_steps += 1
+        self.steps_here += 1
+        if step == 1:
+            self.n_free = n
+        self.gap = self._block_gap()
+        return self.gap <= self.target or self.steps_here == MAX_NEWTON_STEPS
+
+    cdef double _primal_slope(self, double step) noexcept nogil:
+        """Derivative of the block's primal along the direction."""
+        cdef index_t k
+        cdef double total = 0
+        for k in range(self.size):
+            total += self.direction[k] * (self.z[k] - self.b[k] + step * self.change[k])
+            total += self.change[k] * self.loss.slope(self.z[k] + step * self.change[k], self.cost[k])
+        return total
+
+    cdef double _line_search(self) noexcept nogil:
+        """The step in (0, 1] where the primal is least; 0 if it does not fall (an indefinite kernel)."""
+        cdef double low = 0, high = 1, middle
+        cdef int turn
+        if not self._primal_slope(0) < 0:
+            return 0
+        if self._primal_slope(1) <= 0:
+            return 1
+        for turn in range(LINE_SEARCH_STEPS):
+            middle = 0.5 * (low + high)
+            if self._primal_slope(middle) > 0:
+                high = middle
+            else:
+                low = middle
+        return high
+
+    cdef void _finish(self) noexcept nogil:
+        """A last sweep; back to the saved point unless the objective fell below it."""
+        self._sweep()
+        if not self._objective() < self.saved_objective:
+            self.a[:] = self.saved_a
+            self.z[:] = self.saved_z

@@ -1,0 +1,103 @@
+// Small dense loops of the kernel solvers: sums of float32 kernel rows, and Cholesky factors in float64.
+//
+// dense_loops.h holds them; it is compiled for every processor and on x86-64 once more for AVX2 and FMA,
+// chosen at run time as in kernels/panel.h. Threads only split the output: the bits do not depend on them.
+#ifndef ODMLIB_DENSE_H
+#define ODMLIB_DENSE_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+
+#include "parallel.h"
+
+static const int64_t ODM_UPDATE_COLUMNS = 1024;  // columns per unit of threaded work: 8 kB of sums
+static const int64_t ODM_FACTOR_BLOCK = 64;      // columns that are factored before the rest is updated
+
+struct odm_update_job {
+    const float *const *rows;
+    const double *factors;
+    int64_t n_rows, n_columns;
+    double *sums;
+};
+
+struct odm_factor_job {
+    double *matrix;
+    int64_t n, stride, first, width;
+    const double *transposed;  // the columns just factored, as rows
+    int64_t line;              // from one of these rows to the next
+};
+
+// Not a multiple of a large power of two: such rows would fall on the same lines of the cache.
+static inline int64_t odm_factor_line(int64_t n) noexcept { return (n + 15) / 16 * 16 + 8; }
+
+#define ODM_JOIN_(a, b) a##_##b
+#define ODM_JOIN(a, b) ODM_JOIN_(a, b)
+#define ODM_NAME(name) ODM_JOIN(name, ODM_VARIANT)
+
+#define ODM_TARGET
+#define ODM_VECTOR_BYTES 16
+#define ODM_VARIANT plain
+#include "dense_loops.h"
+#undef ODM_TARGET
+#undef ODM_VECTOR_BYTES
+#undef ODM_VARIANT
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define ODM_DENSE_HAS_AVX2 1
+#define ODM_TARGET __attribute__((target("avx2,fma")))
+#define ODM_VECTOR_BYTES 32
+#define ODM_VARIANT avx2
+#include "dense_loops.h"
+#undef ODM_TARGET
+#undef ODM_VECTOR_BYTES
+#undef ODM_VARIANT
+#endif
+
+static inline bool odm_dense_use_avx2() noexcept
+{
+#ifdef ODM_DENSE_HAS_AVX2
+    static const bool use = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
+                            && std::getenv("ODMLIB_BASELINE") == nullptr;
+    return use;
+#else
+    return false;
+#endif
+}
+
+#ifdef ODM_DENSE_HAS_AVX2
+#define ODM_CHOOSE(call_plain, call_avx2) (odm_dense_use_avx2() ? call_avx2 : call_plain)
+#else
+#define ODM_CHOOSE(call_plain, call_avx2) call_plain
+#endif
+
+// sums[j] += sum_r factors[r] rows[r][j], in the order of r.
+static inline void odm_add_rows(const float *const *rows, const double *factors, int64_t n_rows,
+                                int64_t n_columns, double *sums, int n_threads) noexcept
+{
+    odm_update_job job = {rows, factors, n_rows, n_columns, sums};
+    odm_parallel_for((n_columns + ODM_UPDATE_COLUMNS - 1) / ODM_UPDATE_COLUMNS, n_threads,
+                     ODM_CHOOSE(update_chunk_plain, update_chunk_avx2), &job);
+}
+
+// y += factor x
+static inline void odm_add_multiple(int64_t n, double factor, const double *x, double *y) noexcept
+{
+    ODM_CHOOSE(add_multiple_plain(n, factor, x, y), add_multiple_avx2(n, factor, x, y));
+}
+
+// The lower triangle of a symmetric matrix becomes its factor L (A = L L'). `work` has room for
+// odm_factor_line(n) * ODM_FACTOR_BLOCK numbers. 0, or the number of the first row (from 1) whose pivot is not positive.
+static inline int64_t odm_cholesky(double *matrix, int64_t n, int64_t stride, double *work, int n_threads) noexcept
+{
+    return ODM_CHOOSE(cholesky_plain(matrix, n, stride, work, n_threads),
+                      cholesky_avx2(matrix, n, stride, work, n_threads));
+}
+
+// x = A^-1 x from the factor.
+static inline void odm_cholesky_solve(const double *factor, int64_t n, int64_t stride, double *x) noexcept
+{
+    ODM_CHOOSE(solve_plain(factor, n, stride, x), solve_avx2(factor, n, stride, x));
+}
+
+#endif

@@ -1,0 +1,122 @@
+// The loops of dense.h for one instruction set; included more than once.
+
+typedef double ODM_NAME(vec) __attribute__((vector_size(ODM_VECTOR_BYTES), may_alias, aligned(8)));
+
+#define VEC ODM_NAME(vec)
+#define LANES (static_cast<int64_t>(ODM_VECTOR_BYTES / sizeof(double)))
+#define LOOP ODM_TARGET static inline
+
+// Four rows at a time, so that the sums are read and written a quarter as often.
+LOOP void ODM_NAME(update_chunk)(void *context, int64_t chunk)
+{
+    const odm_update_job &job = *static_cast<const odm_update_job *>(context);
+    const int64_t first = chunk * ODM_UPDATE_COLUMNS;
+    const int64_t n = job.n_columns - first < ODM_UPDATE_COLUMNS ? job.n_columns - first : ODM_UPDATE_COLUMNS;
+    double *__restrict sums = job.sums + first;
+    int64_t r = 0;
+    for (; r + 4 <= job.n_rows; r += 4) {
+        const float *__restrict a = job.rows[r] + first, *__restrict b = job.rows[r + 1] + first;
+        const float *__restrict c = job.rows[r + 2] + first, *__restrict d = job.rows[r + 3] + first;
+        const double fa = job.factors[r], fb = job.factors[r + 1];
+        const double fc = job.factors[r + 2], fd = job.factors[r + 3];
+        for (int64_t j = 0; j < n; ++j) sums[j] = (((sums[j] + fa * a[j]) + fb * b[j]) + fc * c[j]) + fd * d[j];
+    }
+    for (; r < job.n_rows; ++r) {
+        const float *__restrict a = job.rows[r] + first;
+        const double fa = job.factors[r];
+        for (int64_t j = 0; j < n; ++j) sums[j] += fa * a[j];
+    }
+}
+
+LOOP void ODM_NAME(add_multiple)(int64_t n, double factor, const double *__restrict x, double *__restrict y)
+{
+    for (int64_t j = 0; j < n; ++j) y[j] += factor * x[j];
+}
+
+// Rows i of the trailing matrix, four at a time: matrix[i][j] -= sum_k transposed[k][i] transposed[k][j], j <= i.
+LOOP void ODM_NAME(trailing_chunk)(void *context, int64_t chunk)
+{
+    const odm_factor_job &job = *static_cast<const odm_factor_job *>(context);
+    const int64_t begin = job.first + job.width, n = job.n;
+    const int64_t first = begin + 4 * chunk, count = n - first < 4 ? n - first : 4;
+    const double *t = job.transposed;
+    if (count == 4) {
+        int64_t j = begin;
+        for (; j < first + 4 && j + 2 * LANES <= n; j += 2 * LANES) {  // may write above the diagonal: nobody reads that
+            VEC s00 = {}, s01 = {}, s10 = {}, s11 = {}, s20 = {}, s21 = {}, s30 = {}, s31 = {};
+            for (int64_t k = 0; k < job.width; ++k) {
+                const double *line = t + k * job.line;
+                const VEC x = *reinterpret_cast<const VEC *>(line + j);
+                const VEC y = *reinterpret_cast<const VEC *>(line + j + LANES);
+                s00 += line[first] * x;     s01 += line[first] * y;
+                s10 += line[first + 1] * x; s11 += line[first + 1] * y;
+                s20 += line[first + 2] * x; s21 += line[first + 2] * y;
+                s30 += line[first + 3] * x; s31 += line[first + 3] * y;
+            }
+            double *m = job.matrix + first * job.stride + j;
+            *reinterpret_cast<VEC *>(m) -= s00; *reinterpret_cast<VEC *>(m + LANES) -= s01; m += job.stride;
+            *reinterpret_cast<VEC *>(m) -= s10; *reinterpret_cast<VEC *>(m + LANES) -= s11; m += job.stride;
+            *reinterpret_cast<VEC *>(m) -= s20; *reinterpret_cast<VEC *>(m + LANES) -= s21; m += job.stride;
+            *reinterpret_cast<VEC *>(m) -= s30; *reinterpret_cast<VEC *>(m + LANES) -= s31;
+        }
+        for (; j < first + 4; ++j)
+            for (int64_t i = first; i < first + 4; ++i) {
+                double sum = 0;
+                for (int64_t k = 0; k < job.width; ++k) sum += t[k * job.line + i] * t[k * job.line + j];
+                job.matrix[i * job.stride + j] -= sum;
+            }
+        return;
+    }
+    for (int64_t i = first; i < first + count; ++i)
+        for (int64_t j = begin; j <= i; ++j) {
+            double sum = 0;
+            for (int64_t k = 0; k < job.width; ++k) sum += t[k * job.line + i] * t[k * job.line + j];
+            job.matrix[i * job.stride + j] -= sum;
+        }
+}
+
+LOOP int64_t ODM_NAME(cholesky)(double *matrix, int64_t n, int64_t stride, double *work, int n_threads)
+{
+    const int64_t line = odm_factor_line(n);
+    for (int64_t first = 0; first < n; first += ODM_FACTOR_BLOCK) {
+        const int64_t width = n - first < ODM_FACTOR_BLOCK ? n - first : ODM_FACTOR_BLOCK;
+        // `work` holds the block column as rows: work[k][i] = L[i][first + k], worked on along i
+        for (int64_t k = 0; k < width; ++k)
+            for (int64_t i = first + k; i < n; ++i) work[k * line + i] = matrix[i * stride + first + k];
+        for (int64_t k = 0; k < width; ++k) {
+            double *column = work + k * line;
+            for (int64_t earlier = 0; earlier < k; ++earlier)
+                ODM_NAME(add_multiple)(n - first - k, -work[earlier * line + first + k],
+                                       work + earlier * line + first + k, column + first + k);
+            const double pivot = column[first + k];
+            if (!(pivot > 0)) return first + k + 1;
+            const double scale = 1 / std::sqrt(pivot);
+            for (int64_t i = first + k; i < n; ++i) column[i] *= scale;
+        }
+        for (int64_t k = 0; k < width; ++k)
+            for (int64_t i = first + k; i < n; ++i) matrix[i * stride + first + k] = work[k * line + i];
+        const int64_t rest = n - first - width;
+        if (rest <= 0) break;
+        odm_factor_job job = {matrix, n, stride, first, width, work, line};
+        odm_parallel_for((rest + 3) / 4, rest < 256 ? 1 : n_threads, ODM_NAME(trailing_chunk), &job);
+    }
+    return 0;
+}
+
+LOOP void ODM_NAME(solve)(const double *factor, int64_t n, int64_t stride, double *x)
+{
+    for (int64_t i = 0; i < n; ++i) {
+        double sum = x[i];
+        const double *row = factor + i * stride;
+        for (int64_t j = 0; j < i; ++j) sum -= row[j] * x[j];
+        x[i] = sum / row[i];
+    }
+    for (int64_t i = n - 1; i >= 0; --i) {
+        x[i] /= factor[i * stride + i];
+        ODM_NAME(add_multiple)(i, -x[i], factor + i * stride, x);
+    }
+}
+
+#undef VEC
+#undef LANES
+#undef LOOP
