@@ -83,7 +83,10 @@ def encode_labels(y: Any) -> tuple[NDArray[np.int64], NDArray]:
 
     As in LIBSVM, {-1, +1} met with -1 first is turned round: +1 always is the first label.
     """
-    array = np.asarray(y)
+    try:
+        array = np.asarray(y)
+    except ValueError as error:
+        raise ParameterError(f"y cannot be read as labels: {error}") from None
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
