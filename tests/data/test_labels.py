@@ -40,7 +40,7 @@ def test_labels_in_messages():
     assert show_labels(np.arange(20)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ..."
 
 
-CHARACTERS = "ab01.- \n\r\t\0\"'\\/[]{},:\x85\u2028éß猫\U0001f408\ud800\udc00"
+CHARACTERS = "ab01.- \n\r\t\0\"'\\/[]{},:\x85\u2028éß猫\U0001f408\ud800"
 
 
 @given(st.lists(st.text(CHARACTERS), min_size=1, max_size=5))
