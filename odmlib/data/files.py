@@ -49,6 +49,10 @@ class Input(io.RawIOBase):
 
     def __init__(self, stream: Any, name: str, owned: bool):
         self.name = name
+        # one system call at a time where the stream can: filling a whole buffer, Python's buffered readers
+        # do not look at signals between two calls, and Ctrl-C could wait for the next data
+        self._read_some = getattr(stream, "read1", stream.read)
+        self._read_into = getattr(stream, "readinto1", getattr(stream, "readinto", None))
         self._stream = stream
         self._owned = owned
         self._ahead = b""  # bytes read but not yet handed out
@@ -64,8 +68,8 @@ class Input(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if self._unpacked is None and not self._ahead and hasattr(self._stream, "readinto"):
-            return self._checked(lambda: self._stream.readinto(buffer))  # no copy on the way
+        if self._unpacked is None and not self._ahead and self._read_into is not None:
+            return self._checked(lambda: self._read_into(buffer))  # no copy on the way
         data = (self._unpacked or self._take)(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -83,7 +87,7 @@ class Input(io.RawIOBase):
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
-        data = self._checked(lambda: self._stream.read(size))
+        data = self._checked(lambda: self._read_some(size))
         return data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
 
     def _checked(self, read: Callable[[], Any]) -> Any:
