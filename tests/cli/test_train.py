@@ -460,6 +460,29 @@ def test_kernels_of_all_kinds(tools, kernels, kernel):
     assert tools.predict("toy.txt m out").code == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-t 2 big", "the variance of X overflows; scale the data or give gamma (-g)"),
+        ("-t 1 -d 100 -g 1e10 toy.txt", "values of the poly kernel reach inf"),
+        ("-t 3 -g 5 -r -3 -c 1000 toy.txt", "training diverges"),
+        ("-m 0.0001 toy.txt", "give at least"),
+    ],
+)
+def test_kernels_that_cannot_be_trained(tools, kernels, words, message):
+    Path("big").write_text("1 1:1e200\n-1 1:-1e200\n")
+    outcome = tools.train("-q", words, "m")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("odm-train: ")
+    assert outcome.err.count("\n") == 1
+    assert message in outcome.err
+    assert not Path("m").exists()
+
+
+def test_a_cache_larger_than_memory_is_only_a_limit(tools, kernels):
+    assert tools.train("-q -m 1e9 toy.txt m") == (0, "", "")
+
+
 def test_linear_kernel_by_name_of_poly(tools, kernels):
     """(1 u'v + 0)^1 with bias 1 is the linear machine."""
     tools.train("-q -t 0 -e 1e-10 toy.txt a")
