@@ -36,7 +36,14 @@ def small_model(kernel: str) -> Model:
         function = KernelFunction(formula, vectors, random.normal(size=50))
     used = {name: getattr(formula, name) for name in formula.parameter_names}
     parameters = {"C": 1.0, "lambda": 50.0, "nu": 0.5, "theta": 0.2, "bias": 0.0, "tol": 1e-3} | used
-    report = {"rows": 50, "nonzeros": 500, "status": "converged", "solver": "-", "iterations": 1, "primal": 1.0}
+    report = {
+        "rows": 50,
+        "nonzeros": 500,
+        "status": "converged",
+        "solver": "-",
+        "iterations": 1,
+        "primal": 1.0,
+    }
     report |= {"dual": 1.0, "gap": 0.0, "seed": 0, "margin": {"mean": 1.0, "variance": 0.0, "min": 1.0}}
     return Model("odm", formula, np.array([1.0, -1.0]), 10, function, parameters, report)
 

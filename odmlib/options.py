@@ -4,6 +4,8 @@
 LIBSVM's numbers for machines and kernels are positions in MACHINES and KERNELS.
 """
 
+# ruff: noqa: RUF009 (`_option` is dataclasses.field)
+
 from __future__ import annotations
 
 import dataclasses
@@ -234,10 +236,18 @@ def _check_class_weight(wish: Mapping | str | None) -> None:
             f"class_weight must be 'balanced' or a mapping from label to weight, found {wish!r}"
         )
     for label, weight in wish.items() if isinstance(wish, Mapping) else ():
-        if not (isinstance(weight, Real) and 0 <= weight < math.inf):
+        if not 0 <= _as_float(weight) < math.inf:
             raise ParameterError(
                 f"class weight (-w) of {label} must be finite and at least 0, found {weight!r}"
             )
+
+
+def _as_float(value: Any) -> float:
+    """NaN for what is no number; text is none, even if it could be read as one."""
+    try:
+        return float(value) if isinstance(value, Real) else math.nan
+    except OverflowError:
+        return math.inf
 
 
 def _require(condition: bool, options: TrainOptions, name: str, expected: str) -> None:
@@ -259,8 +269,9 @@ def _require_number(
     value = getattr(options, name)
     if not isinstance(value, Real):
         raise ParameterError(f"{flag_of(name)} must be a number{also}, found {value!r}")
-    fits = -math.inf < value < math.inf and low <= value <= high
-    fits = fits and not (open_low and value == low) and not (open_high and value == high)
+    number = _as_float(value)
+    fits = math.isfinite(number) and low <= number <= high
+    fits = fits and not (open_low and number == low) and not (open_high and number == high)
     if fits:
         return
     parts = []
@@ -274,5 +285,5 @@ def _require_number(
 
 def _require_whole(options: TrainOptions, name: str, low: int, high: int) -> None:
     value = getattr(options, name)
-    if not (isinstance(value, Integral) and low <= value <= high):
+    if not (isinstance(value, Integral) and low <= int(value) <= high):
         raise ParameterError(f"{flag_of(name)} must be a whole number from {low} to {high}, found {value!r}")

@@ -37,7 +37,12 @@ def test_errors_are_what_they_say():
 def modules_after(code: str) -> set[str]:
     script = f"import sys\n{code}\nprint(*sys.modules)"
     result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment(), timeout=60, check=True
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=60,
+        check=True,
     )
     return set(result.stdout.split())
 
@@ -57,7 +62,17 @@ def test_no_scipy_and_little_else_on_the_way_to_a_prediction(tmp_path):
         "from odmlib.cli.predict import main\n"
         f"assert main(['-q', {str(tmp_path / 'd')!r}, {str(tmp_path / 'm')!r}, {str(tmp_path / 'o')!r}]) == 0"
     )
-    heavy = {"scipy", "json", "shutil", "lzma", "bz2", "traceback", "difflib", "odmlib.options", "odmlib.machines.training"}
+    heavy = {
+        "scipy",
+        "json",
+        "shutil",
+        "lzma",
+        "bz2",
+        "traceback",
+        "difflib",
+        "odmlib.options",
+        "odmlib.machines.training",
+    }
     assert not heavy & modules
 
 

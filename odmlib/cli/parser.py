@@ -171,7 +171,7 @@ class ToolParser(argparse.ArgumentParser):
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """argparse asks for one at every option it learns, and would import shutil and all packers for the width."""
+    """argparse makes one for every option, and would import shutil with all packers to know the width."""
 
     def __init__(self, prog: str, **details: Any):
         super().__init__(prog, width=_columns() - 2, **details)

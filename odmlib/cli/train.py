@@ -258,7 +258,7 @@ def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
 def read_problem(
     arguments: argparse.Namespace, options: TrainOptions
 ) -> tuple[Problem, NDArray[np.int64] | None, int]:
-    """The training set with its weights; a precomputed kernel's serials; the number of columns in the file."""
+    """The rows with their weights, a precomputed kernel's serials, and the number of columns in the file."""
     from odmlib.data.precomputed import split_serials, square_matrix
     from odmlib.data.problem import Problem
     from odmlib.data.reading import read_dataset
@@ -361,7 +361,8 @@ def describe_model(model: Model) -> Iterator[str]:
     yield f"{model.machine}, {model.formula.name} kernel: {parameters}"
     yield (
         f"{report['status']} after {report['iterations']} iterations ({report['solver']}), "
-        f"{report['seconds']['train']:.2f} s: objective {report['primal']:.6g}, relative gap {report['gap']:.1e}"
+        f"{report['seconds']['train']:.2f} s: "
+        f"objective {report['primal']:.6g}, relative gap {report['gap']:.1e}"
     )
     support = "" if model.n_support is None else f"{model.n_support} support vectors; "
     yield (

@@ -20,7 +20,7 @@ def format_label(label: float) -> str:
 
 
 def python_label(label: Any) -> Any:
-    """A label as a plain Python object; whole floating-point numbers, which is how files give labels, as int."""
+    """A label as a plain Python object; whole numbers, which files give as doubles, as int."""
     label = label.item() if isinstance(label, np.generic) else label
     if isinstance(label, float) and label.is_integer() and abs(label) < 1e20:
         return int(label)
@@ -93,7 +93,9 @@ def _json_values(text: str) -> list[Any]:
         try:
             value, end = decoder.raw_decode(text)
         except ValueError:
-            raise ValueError(f"expected strings in quotes, numbers, true or false, found '{text[:60]}'") from None
+            raise ValueError(
+                f"expected strings in quotes, numbers, true or false, found '{text[:60]}'"
+            ) from None
         if end < len(text) and not text[end].isspace():
             raise ValueError("labels must be parted by blanks")
         values.append(value)

@@ -74,7 +74,8 @@ class Problem:
             )
         if len(present) > 2:
             raise ParameterError(
-                f"found {len(present)} classes ({show_labels(present)}); {machine} takes two classes in this version"
+                f"found {len(present)} classes ({show_labels(present)}); "
+                f"{machine} takes two classes in this version"
             )
 
 

@@ -47,7 +47,11 @@ def train_problem(problem: Problem, options: TrainOptions) -> Model:
     with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
         function, result = FITTERS[options.machine](problem, formula, options, control, _loaded(options.init))
     if not math.isfinite(result.primal):
-        raise ParameterError("the objective overflows; scale the features or lower C (-c)")
+        indefinite = formula.name in ("sigmoid", "precomputed")
+        raise ParameterError(
+            "training diverges; scale the features or lower C (-c)"
+            + ("; the kernel may not be positive semidefinite" if indefinite else "")
+        )
     C, lambda_ = options.weights_for(problem.total_weight)
     parameters = {
         "C": C,
@@ -67,8 +71,13 @@ def train_problem(problem: Problem, options: TrainOptions) -> Model:
 def kernel_formula(rows: Dataset, options: TrainOptions) -> KernelFormula:
     """The kernel with gamma worked out from the data where the user left that to us."""
     gamma = options.gamma
-    if isinstance(gamma, str):
-        spread = rows.n_features * (rows.variance() if gamma == "scale" else 1.0)
+    if "gamma" not in KernelFormula(options.kernel).parameter_names:
+        gamma = 1.0
+    elif isinstance(gamma, str):
+        with np.errstate(over="ignore"):
+            spread = rows.n_features * (rows.variance() if gamma == "scale" else 1.0)
+        if math.isinf(spread):
+            raise ParameterError("the variance of X overflows; scale the data or give gamma (-g)")
         gamma = 1.0 / spread if spread > 0 else 1.0
     return KernelFormula(
         options.kernel, float(gamma), int(options.degree), float(options.coef0), options.bias_value

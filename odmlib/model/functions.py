@@ -69,7 +69,8 @@ class PrecomputedFunction:
 
     def scores(self, rows: Dataset, threads: int) -> Floats:
         serials, places = np.unique(self.serials, return_inverse=True)  # a serial may stand twice
-        weights = np.bincount(places, self.coefficients, minlength=len(serials))
+        weights = np.zeros(len(serials))
+        np.add.at(weights, places, self.coefficients)
         constant = self.bias**2 * float(self.coefficients.sum())
         return weighted_sums(rows, (serials - 1).astype(np.int32), weights, threads) + constant
 

@@ -62,10 +62,10 @@ def model_text(model: Model) -> Iterator[bytes]:
         case LinearFunction(columns, weights, _, bias_weight):
             columns, weights = columns[weights != 0], weights[weights != 0]
             if bias_weight:
-                columns = np.concatenate([[-1], columns])
+                columns = np.concatenate([[-1], columns.astype(np.int64)])
                 weights = np.concatenate([[bias_weight], weights])
             yield b"w\n"
-            yield from format_blocks(_one_column(weights), columns + 1.0)
+            yield from format_blocks(_one_column(weights), (columns + 1).astype(np.float64))
         case KernelFunction(_, vectors, coefficients):
             yield b"SV\n"
             yield from format_blocks(vectors, coefficients)

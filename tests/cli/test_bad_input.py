@@ -1,4 +1,4 @@
-"""What odm-train and odm-predict must refuse: one line on stderr, the right exit code, nothing left behind."""
+"""What odm-train and odm-predict must refuse: one line on stderr, an exit code, nothing left behind."""
 
 from __future__ import annotations
 
@@ -160,7 +160,11 @@ def test_full_disk(tools):
     for words in ("good /dev/full", "good new --json /dev/full"):
         outcome = tools.train("-q -t 0", words)
         assert outcome == (1, "", "odm-train: /dev/full: No space left on device\n")
-    assert tools.predict("-q good model /dev/full") == (1, "", "odm-predict: /dev/full: No space left on device\n")
+    assert tools.predict("-q good model /dev/full") == (
+        1,
+        "",
+        "odm-predict: /dev/full: No space left on device\n",
+    )
     assert files() == ["good", "model", "out"]
 
 
@@ -176,7 +180,16 @@ def test_devices(tools):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "svm_type c_svc\n", "solver_type L2R_LR\n", "<html>\n", "odmlib model 2\n", "odmlib model 1\n", "1 1:1\n", "\0\1\2"],
+    [
+        "",
+        "svm_type c_svc\n",
+        "solver_type L2R_LR\n",
+        "<html>\n",
+        "odmlib model 2\n",
+        "odmlib model 1\n",
+        "1 1:1\n",
+        "\0\1\2",
+    ],
 )
 def test_bad_models(tools, text):
     Path("bad").write_text(text)
@@ -241,7 +254,10 @@ def test_model_is_judged_before_the_data(tools):
         ("-c 2 --lambda 3 good out", "C (-c) and lambda_ (--lambda) say the same thing; give one of them"),
         ("--solver nonsense good out", "solver (--solver) must be one of auto, newton, working-set for kernel rbf"),
         ("-t 0 --solver working-set good out", "solver (--solver) must be one of auto, newton, dcd, svrg"),
-        ("-t 9 good out", "-t/--kernel: unknown kernel '9' (known: 0 linear, 1 poly, 2 rbf, 3 sigmoid, 4 precomputed)"),
+        (
+            "-t 9 good out",
+            "-t/--kernel: unknown kernel '9' (known: 0 linear, 1 poly, 2 rbf, 3 sigmoid, 4 precomputed)",
+        ),
         ("-t ² good out", "unknown kernel"),
         ("-s 9 good out", "-s/--machine: unknown machine '9'"),
         ("-s 0 good out", "machine svm is not part of this version yet; ready: odm"),

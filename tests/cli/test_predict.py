@@ -78,7 +78,8 @@ def test_wide_rows_are_cut_and_told_once(tools, kind):
     Path("cut").write_text("1 1:1\n-1 2:1\n" * 50)
     outcome = tools.predict(f"wide {kind} out")
     assert outcome.err == (
-        "odm-predict: warning: features above 6 were not seen in training and are left out (X has 2147483647)\n"
+        "odm-predict: warning: features above 6 were not seen in training and are left out "
+        "(X has 2147483647)\n"
     )
     assert outcome.out == tools.predict(f"cut {kind} out2").out
     assert Path("out").read_bytes() == Path("out2").read_bytes()
@@ -124,7 +125,9 @@ def test_labels_of_every_type(tools, labels, names):
 
 
 def test_a_score_of_zero_is_the_second_label(tools):
-    Path("m").write_bytes(Path("linear").read_bytes().replace(b"\n0 1:2.5\n", b"\n").replace(b"weights 4", b"weights 3"))
+    Path("m").write_bytes(
+        Path("linear").read_bytes().replace(b"\n0 1:2.5\n", b"\n").replace(b"weights 4", b"weights 3")
+    )
     Path("e").write_text("1\n")
     assert tools.predict("--scores e m -").out == "-1 0.0\n"
 

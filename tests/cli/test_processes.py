@@ -74,7 +74,9 @@ def test_signals_end_training_at_once(options, n_rows, number, code, word):
 def test_interrupt_keeps_the_old_model():
     write_large(20_000)
     Path("m").write_text("old")
-    with start("train", "-t", "0", "--solver", "dcd", "-e", "1e-15", "-c", "1000", "large", "m", "--json", "r") as process:
+    with start(
+        "train", "-t", "0", "--solver", "dcd", "-e", "1e-15", "-c", "1000", "large", "m", "--json", "r"
+    ) as process:
         wait_for_training(process)
         process.send_signal(signal.SIGINT)
         assert end_of(process)[0] == 130
@@ -160,7 +162,9 @@ def test_shell_pipeline():
     Path("d").write_text(toy())
     train, predict = " ".join(command("train")), " ".join(command("predict"))
     script = f"cat d | {train} -q -t 0 - - | {predict} d - - 2>/dev/null | sort | uniq -c | wc -l"
-    result = subprocess.run(["sh", "-c", script], capture_output=True, env=environment(), timeout=60, check=True)
+    result = subprocess.run(
+        ["sh", "-c", script], capture_output=True, env=environment(), timeout=60, check=True
+    )
     assert (result.stdout.strip(), result.stderr) == (b"2", b"")
 
 
@@ -170,7 +174,11 @@ def test_launchers():
     for name, words in (("odm-train", ["-q", "-t", "0", "d", "m"]), ("odm-predict", ["-q", "d", "m", "out"])):
         launcher = root / "bin" / name
         result = subprocess.run(
-            [command("train")[0], launcher, *words], capture_output=True, env=environment(), timeout=60, check=False
+            [command("train")[0], launcher, *words],
+            capture_output=True,
+            env=environment(),
+            timeout=60,
+            check=False,
         )
         assert (result.returncode, result.stderr) == (0, b"")
     assert load_model("m").n_features == 4

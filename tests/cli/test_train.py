@@ -45,8 +45,13 @@ def test_talk_is_on_stderr_and_quiet_silences_it(tools):
 
 def test_options_may_stand_anywhere(tools):
     tools.train("-q -t 0 -c 3 toy.txt m")
-    for k, words in enumerate(["toy.txt -q -t0 -c3 {}", "toy.txt {} --kernel linear --C 3 -q", "-c=3 toy.txt -q {} -t linear",
-                               "-q -c 5 -t 2 -c 3 -t 0 -- toy.txt {}"]):  # fmt: skip
+    forms = [
+        "toy.txt -q -t0 -c3 {}",
+        "toy.txt {} --kernel linear --C 3 -q",
+        "-c=3 toy.txt -q {} -t linear",
+        "-q -c 5 -t 2 -c 3 -t 0 -- toy.txt {}",
+    ]
+    for k, words in enumerate(forms):
         assert tools.train(words.format(f"m{k}")).code == 0
         assert Path(f"m{k}").read_bytes() == Path("m").read_bytes()
 
@@ -94,7 +99,12 @@ def test_inputs_are_never_replaced(tools):
     before = TOY.read_text()
     Path("link").symlink_to("toy.txt")
     Path("weights").write_text("1\n" * 60)
-    for words in ("toy.txt toy.txt", "toy.txt link", "toy.txt m --json toy.txt", "-W weights toy.txt weights"):
+    for words in (
+        "toy.txt toy.txt",
+        "toy.txt link",
+        "toy.txt m --json toy.txt",
+        "-W weights toy.txt weights",
+    ):
         outcome = tools.train("-t 0", words)
         assert outcome.code == 2
         assert "would replace the input" in outcome.err
@@ -104,24 +114,42 @@ def test_inputs_are_never_replaced(tools):
 
 # ---------------------------------------------------------------------------------------- results
 
-REPORT_KEYS = """version machine kernel parameters rows features nonzeros labels status iterations primal dual gap
-seconds threads seed support_vectors margin""".split()
+REPORT_KEYS = (
+    "version machine kernel parameters rows features nonzeros labels status iterations primal dual gap "
+    "seconds threads seed support_vectors margin"
+)
 
 
 def test_json_report(tools):
     assert tools.train("-t 0 -c 2 --seed 4 -j 1 --json r.json toy.txt m").code == 0
     report = json.loads(Path("r.json").read_text())
-    assert set(REPORT_KEYS) <= set(report)
+    assert set(REPORT_KEYS.split()) <= set(report)
     assert set(report["seconds"]) == {"read", "train", "write"}
     assert set(report["margin"]) == {"mean", "variance", "min"}
     assert all(seconds >= 0 for seconds in report["seconds"].values())
     assert (report["rows"], report["features"], report["nonzeros"]) == (60, 4, 240)
-    assert (report["labels"], report["status"], report["threads"], report["seed"]) == ([1, -1], "converged", 1, 4)
+    assert (report["labels"], report["status"], report["threads"], report["seed"]) == (
+        [1, -1],
+        "converged",
+        1,
+        4,
+    )
     assert (report["machine"], report["kernel"], report["support_vectors"]) == ("odm", "linear", None)
     assert report["parameters"] == {"C": 2, "lambda": 120, "nu": 0.5, "theta": 0.2, "bias": 1, "tol": 0.001}
     assert 0 <= report["primal"] - report["dual"] <= 1e-3 * max(1, report["primal"])
     model = load_model("m")
-    for key in ("parameters", "rows", "labels", "status", "iterations", "primal", "dual", "gap", "margin", "seed"):
+    for key in (
+        "parameters",
+        "rows",
+        "labels",
+        "status",
+        "iterations",
+        "primal",
+        "dual",
+        "gap",
+        "margin",
+        "seed",
+    ):
         assert model.report[key] == report[key], key
 
 
@@ -147,7 +175,9 @@ def test_margins_in_the_report_are_those_of_the_model(tools):
     labels = np.array([float(line.split()[0]) for line in TOY.read_text().splitlines()])
     scores = np.array([float(line.split()[1]) for line in Path("out").read_text().splitlines()])
     margins, report = labels * scores, json.loads(Path("r.json").read_text())["margin"]
-    assert np.allclose([margins.mean(), margins.var(), margins.min()], [report["mean"], report["variance"], report["min"]])
+    assert np.allclose(
+        [margins.mean(), margins.var(), margins.min()], [report["mean"], report["variance"], report["min"]]
+    )
 
 
 def test_lambda_is_c_times_rows(tools):
@@ -192,8 +222,11 @@ def test_shrinking_flag_and_help(tools):
 
 def test_every_flag_is_in_the_help(tools):
     text = tools.train("--help").out
-    for flag in ("-s -t -d -g -r -c -n -p -m -e -h -b -w -W -B -v -j -q --machine --kernel --lambda --solver --seed --max-iter "
-                 "--time-limit --init --features --zero-based --json --quiet --threads --version").split():  # fmt: skip
+    flags = (
+        "-s -t -d -g -r -c -n -p -m -e -h -b -w -W -B -v -j -q --machine --kernel --lambda --solver --seed "
+        "--max-iter --time-limit --init --features --zero-based --json --quiet --threads --version"
+    )
+    for flag in flags.split():
         assert flag in text.split() or f"{flag}," in text or f"{flag} " in text, flag
 
 
@@ -243,7 +276,11 @@ def test_any_two_labels(tools, labels):
 
 
 def test_label_order_is_that_of_first_appearance_but_plus_one_leads(tools):
-    for text, labels in (("-1 1:1\n+1 1:2\n", [1, -1]), ("0 1:1\n1 1:2\n", [0, 1]), ("5 1:1\n2 1:2\n", [5, 2])):
+    for text, labels in (
+        ("-1 1:1\n+1 1:2\n", [1, -1]),
+        ("0 1:1\n1 1:2\n", [0, 1]),
+        ("5 1:1\n2 1:2\n", [5, 2]),
+    ):
         Path("d").write_text(text)
         assert tools.train("-q -t 0 d m").code == 0
         assert load_model("m").labels.tolist() == labels
@@ -277,7 +314,8 @@ def test_max_iter_is_told_and_stored(tools):
     outcome = tools.train("-q -t 0 --solver dcd --max-iter 1 -e 1e-12 toy.txt m")
     assert (outcome.code, outcome.out) == (0, "")
     assert outcome.err.startswith(
-        "odm-train: warning: not converged: the limit of 1 iterations was reached with a relative duality gap of "
+        "odm-train: warning: not converged: the limit of 1 iterations was reached "
+        "with a relative duality gap of "
     )
     assert outcome.err.count("\n") == 1
     model = load_model("m")
@@ -376,7 +414,9 @@ def test_odd_data_train_and_predict(tools, text, kernel):
     outcome = tools.predict("d m out")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith("Accuracy = ")
-    assert len(Path("out").read_text().splitlines()) == (3 if text.count("\n") == 3 and "note" not in text else 2)
+    assert len(Path("out").read_text().splitlines()) == (
+        3 if text.count("\n") == 3 and "note" not in text else 2
+    )
 
 
 @pytest.mark.parametrize("kernel", [0, 2])
@@ -384,7 +424,10 @@ def test_a_million_features_in_ten_rows(tools, kernel):
     if kernel:
         pytest.importorskip("odmlib.solvers.working_set")
     columns = np.random.default_rng(0).choice(10**6, (10, 50), replace=False) + 1
-    rows = [f"{1 - 2 * (i % 2)}" + "".join(f" {j}:1" for j in sorted(row)) + "\n" for i, row in enumerate(columns.tolist())]
+    rows = [
+        f"{1 - 2 * (i % 2)}" + "".join(f" {j}:1" for j in sorted(row)) + "\n"
+        for i, row in enumerate(columns.tolist())
+    ]
     Path("d").write_text("".join(rows))
     assert tools.train(f"-q -t {kernel} d m").code == 0
     assert tools.predict("d m out").out == "Accuracy = 100% (10/10) (classification)\n"
@@ -402,7 +445,9 @@ def test_default_is_the_rbf_kernel(tools, kernels):
     assert tools.train("-q toy.txt").code == 0
     model = load_model("toy.txt.model")
     assert (model.formula.name, model.parameters["bias"]) == ("rbf", 0)
-    X = np.array([[float(item.split(":")[1]) for item in line.split()[1:]] for line in TOY.read_text().splitlines()])
+    X = np.array(
+        [[float(item.split(":")[1]) for item in line.split()[1:]] for line in TOY.read_text().splitlines()]
+    )
     assert np.isclose(model.formula.gamma, 1 / (4 * X.var()))
     assert tools.predict("toy.txt toy.txt.model out").out.startswith("Accuracy = 9")
 
@@ -413,6 +458,29 @@ def test_kernels_of_all_kinds(tools, kernels, kernel):
     assert tools.train(f"-q -t {kernel} toy.txt m2").code == 0
     assert Path("m").read_bytes() == Path("m2").read_bytes()
     assert tools.predict("toy.txt m out").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-t 2 big", "the variance of X overflows; scale the data or give gamma (-g)"),
+        ("-t 1 -d 100 -g 1e10 toy.txt", "values of the poly kernel reach inf"),
+        ("-t 3 -g 5 -r -3 -c 1000 toy.txt", "training diverges"),
+        ("-m 0.0001 toy.txt", "give at least"),
+    ],
+)
+def test_kernels_that_cannot_be_trained(tools, kernels, words, message):
+    Path("big").write_text("1 1:1e200\n-1 1:-1e200\n")
+    outcome = tools.train("-q", words, "m")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("odm-train: ")
+    assert outcome.err.count("\n") == 1
+    assert message in outcome.err
+    assert not Path("m").exists()
+
+
+def test_a_cache_larger_than_memory_is_only_a_limit(tools, kernels):
+    assert tools.train("-q -m 1e9 toy.txt m") == (0, "", "")
 
 
 def test_linear_kernel_by_name_of_poly(tools, kernels):
@@ -451,7 +519,9 @@ def matrix_files(tools, kernels):
     Path("test_k").write_text(precomputed(T, X, [1] * 30, [line.split()[0] for line in test_lines]))
 
 
-@pytest.mark.parametrize("names", [("toy.txt", "k"), ("permuted_rows", "permuted"), ("subset_rows", "subset")])
+@pytest.mark.parametrize(
+    "names", [("toy.txt", "k"), ("permuted_rows", "permuted"), ("subset_rows", "subset")]
+)
 def test_precomputed_kernel_is_the_kernel_it_was_computed_from(tools, matrix_files, names):
     direct, matrix = names
     assert tools.train(f"-q -t 2 -g 0.5 -e 1e-9 {direct} direct.model").code == 0

@@ -1,4 +1,4 @@
-"""Running odm-train and odm-predict: in this process where that will do, as a process of their own where not."""
+"""Running odm-train and odm-predict, in this process where that will do."""
 
 from __future__ import annotations
 

@@ -6,7 +6,9 @@ import pytest
 from odmlib.data.folds import stratified_folds
 
 
-@pytest.mark.parametrize(("counts", "n_folds"), [((30, 12), 5), ((7, 3), 4), ((9, 1), 5), ((5, 5, 5), 3), ((4,), 4)])
+@pytest.mark.parametrize(
+    ("counts", "n_folds"), [((30, 12), 5), ((7, 3), 4), ((9, 1), 5), ((5, 5, 5), 3), ((4,), 4)]
+)
 def test_classes_are_spread_evenly(counts, n_folds):
     codes = np.random.default_rng(1).permutation(np.repeat(np.arange(len(counts)), counts))
     folds = stratified_folds(codes, n_folds, seed=0)

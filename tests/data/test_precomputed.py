@@ -65,8 +65,14 @@ def test_serials_must_differ():
 
 def test_test_rows():
     rows = rows_of("1 0:7 1:0.5 3:2\n1 2:4\n1\n")
-    assert values_of_test_rows(rows, 4, "f").to_dense().tolist() == [[0.5, 0, 2, 0], [0, 4, 0, 0], [0, 0, 0, 0]]
-    with pytest.raises(DataFormatError, match="f: found 3 kernel values in a row, the model was trained with 2"):
+    assert values_of_test_rows(rows, 4, "f").to_dense().tolist() == [
+        [0.5, 0, 2, 0],
+        [0, 4, 0, 0],
+        [0, 0, 0, 0],
+    ]
+    with pytest.raises(
+        DataFormatError, match="f: found 3 kernel values in a row, the model was trained with 2"
+    ):
         values_of_test_rows(rows, 2, "f")
     assert values_of_test_rows(rows_of("1\n"), 2, "f").shape == (1, 2)
 

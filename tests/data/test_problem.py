@@ -95,8 +95,9 @@ def test_no_rows():
 
 @pytest.mark.parametrize(
     ("weights", "expected"),
-    [(None, [1, 1, 1, 1]), ([1, 2, 3, 0], [1, 2, 3, 0]), (2, [2, 2, 2, 2]), (Series([1, 2, 3, 4]), [1, 2, 3, 4]),
-     (np.array([True, False, True, True]), [1, 0, 1, 1]), ([0.5, 1e-300, 1e300, 1], [0.5, 1e-300, 1e300, 1])],
+    [(None, [1, 1, 1, 1]), ([1, 2, 3, 0], [1, 2, 3, 0]), (2, [2, 2, 2, 2]),
+     (Series([1, 2, 3, 4]), [1, 2, 3, 4]), (np.array([True, False, True, True]), [1, 0, 1, 1]),
+     ([0.5, 1e-300, 1e300, 1], [0.5, 1e-300, 1e300, 1])],
 )  # fmt: skip
 def test_sample_weights(weights, expected):
     assert check_sample_weights(weights, 4).tolist() == expected
@@ -141,7 +142,9 @@ def test_class_weight_of_an_unknown_label():
 
 def test_two_classes_are_needed():
     Problem.from_arrays(X, [1, 2, 1, 2]).require_two_classes("odm")
-    with pytest.raises(ParameterError, match=r"all rows have the same label \(7\); odm needs rows of two classes"):
+    with pytest.raises(
+        ParameterError, match=r"all rows have the same label \(7\); odm needs rows of two classes"
+    ):
         Problem.from_arrays(X, [7, 7, 7, 7]).require_two_classes("odm")
     with pytest.raises(ParameterError, match=r"found 3 classes \(1, 2, 3\)"):
         Problem.from_arrays(X, [1, 2, 3, 1]).require_two_classes("odm")
@@ -166,11 +169,18 @@ def test_large_integers_are_not_rounded():
     assert labels.tolist() == [2**53, 2**53 + 1]
 
 
-# ---------------------------------------------------------------------------------------- through odmlib.train
+# ---------------------------------------------------------------------------------------- odmlib.train
 
 
 @pytest.mark.parametrize(
-    "y", [["b", "a", "b", "a"], [True, False, True, False], [7, 9, 7, 9], [2**53, 2**53 + 1] * 2, [1.5, 1.7, 1.5, 1.7]]
+    "y",
+    [
+        ["b", "a", "b", "a"],
+        [True, False, True, False],
+        [7, 9, 7, 9],
+        [2**53, 2**53 + 1] * 2,
+        [1.5, 1.7, 1.5, 1.7],
+    ],
 )
 def test_predictions_are_of_the_type_given(y):
     data = np.array([[1.0], [-1.0], [2.0], [-2.0]])

@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,9 @@ def test_round_trip_is_exact(kind):
 def test_every_finite_double_survives():
     bits = np.random.default_rng(0).integers(0, 2**64, 4000, dtype=np.uint64)
     numbers = bits.view(np.float64)
-    numbers = np.concatenate([numbers[np.isfinite(numbers)], [5e-324, -1.7976931348623157e308, 2.0**60, 1e22]])
+    numbers = np.concatenate(
+        [numbers[np.isfinite(numbers)], [5e-324, -1.7976931348623157e308, 2.0**60, 1e22]]
+    )
     numbers = numbers[numbers != 0]
     columns = np.arange(len(numbers), dtype=np.int32)
     model = make_model(n_features=len(numbers), function=LinearFunction(columns, numbers, 0.5, numbers[0]))
@@ -223,11 +226,13 @@ def test_order_of_the_header_is_free(kind):
     assert text_of(load_model(b"\n".join([first, *fields]) + mark + body)) == text
 
 
-NUMBERS = ("C lambda nu theta bias tol gamma degree coef0 features rows nonzeros iterations primal dual gap "
-           "margin_mean margin_variance margin_min seed support_vectors").split()  # fmt: skip
+NUMBERS = (
+    "C lambda nu theta bias tol gamma degree coef0 features rows nonzeros iterations primal dual gap "
+    "margin_mean margin_variance margin_min seed support_vectors"
+)
 
 
-@pytest.mark.parametrize("key", NUMBERS)
+@pytest.mark.parametrize("key", NUMBERS.split())
 def test_numbers_must_be_numbers(key):
     text = text_of(make_model("poly"))
     for value in ("abc", "nan", "0x10", "1,5", "1_0", "1 2", "--1", "²", "9" * 5000 + "x", "\N{NULL}"):
@@ -240,10 +245,8 @@ def test_numbers_must_be_numbers(key):
     if key not in ("coef0", "primal", "dual", "gap", "margin_mean", "margin_variance", "margin_min"):
         rejected(replaced(text, key, f"{key} -1"))
     for value in ("1" + "0" * 18, "1" + "0" * 30, "9" * 5000):
-        try:
+        with suppress(ModelFormatError):  # and no other error
             load_model(replaced(text, key, f"{key} {value}"))
-        except ModelFormatError:
-            pass
 
 
 @pytest.mark.parametrize(
@@ -288,7 +291,8 @@ def test_values_out_of_range(key, value):
     ("kind", "labels"),
     [
         ("int", "1 2.0"), ("int", '1 "2"'), ("int", "1 true"), ("int", "1 9223372036854775808"),
-        ("unsigned", "1 -2"), ("unsigned", "1 18446744073709551616"), ("bool", "true 0"), ("bool", "true true"),
+        ("unsigned", "1 -2"), ("unsigned", "1 18446744073709551616"), ("bool", "true 0"),
+        ("bool", "true true"),
         ("str", '"a" b'), ("str", '"a" "b'), ("str", '"a"  "a"'), ("str", '"a""b"'), ("str", '"a" "\\q"'),
         ("str", '"a" 1'), ("mixed", '"a" null'), ("mixed", '"a" [1]'), ("mixed", '"a" {"b": 1}'),
         ("mixed", '"a" NaN'), ("mixed", '"a" Infinity'), ("mixed", '"a" -Infinity'), ("mixed", '"a" 1e999'),
@@ -314,7 +318,9 @@ def test_endless_header_is_cut_short():
 
 
 def test_wrong_bytes_in_the_header():
-    assert "UTF-8" in rejected(replaced(text_of(make_model()), "solver", "solver X").replace(b"X", b"\xff\xfe"))
+    assert "UTF-8" in rejected(
+        replaced(text_of(make_model()), "solver", "solver X").replace(b"X", b"\xff\xfe")
+    )
 
 
 # ---------------------------------------------------------------------------------------- the body
@@ -399,7 +405,7 @@ def test_a_vector_may_stand_twice(kind):
     function = once.function
     assert not isinstance(function, LinearFunction)
     halves = np.concatenate([function.coefficients, [0.75, 0.75]])
-    sums = function.coefficients + [0, 1.5, 0]
+    sums = function.coefficients + np.array([0, 1.5, 0])
     if isinstance(function, KernelFunction):
         twice = make_model(
             kind, function=KernelFunction(once.formula, function.vectors.take([0, 1, 2, 1, 1]), halves)
@@ -478,10 +484,12 @@ def test_missing_file_and_directory(tmp_path):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_damage_gives_a_model_or_an_error(seed):
-    """Flip, drop, double and swap bytes and lines of real files: nothing but ModelFormatError may come out."""
+    """Flip, drop, double and swap bytes and lines of real files: only ModelFormatError may come out."""
     random_ = random.Random(seed)
-    texts = [text_of(make_model(kind, labels=labels)) for kind in KINDS for labels in ((1.0, -1.0), ("a", "b"))]
-    tokens = [b"-", b"nan", b"1e999", b"\0", b"\n", b"\r", b" ", b":", b"99999999999999999999", b"\xff", b'"', b"[",
+    texts = [
+        text_of(make_model(kind, labels=labels)) for kind in KINDS for labels in ((1.0, -1.0), ("a", "b"))
+    ]
+    tokens = [b"-", b"nan", b"1e999", b"\0", b"\n", b"\r", b" ", b":", b"9" * 20, b"\xff", b'"', b"[",
               b"0", b"end\n", b"SV\n", b"w\n", b"1:1", b"#", b"qid:1"]  # fmt: skip
     survivors = 0
     for _ in range(250):
@@ -575,6 +583,10 @@ print('fine')
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to know the memory in use")
 def test_claimed_sizes_take_no_memory():
     result = subprocess.run(
-        [sys.executable, "-c", CLAIMS], input=text_of(make_model()), capture_output=True, check=False, timeout=60
+        [sys.executable, "-c", CLAIMS],
+        input=text_of(make_model()),
+        capture_output=True,
+        check=False,
+        timeout=60,
     )
     assert (result.stdout, result.stderr) == (b"fine\n", b"")

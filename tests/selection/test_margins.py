@@ -24,7 +24,8 @@ def test_weights_count_rows():
 
 
 @pytest.mark.parametrize(
-    "margins", [MARGINS, [0.0], [1.0, 1.0], [-3.0, -2.0], [1e-12, 2e-12], [1e9, -1e9], np.linspace(-1, 1, 1000)]
+    "margins",
+    [MARGINS, [0.0], [1.0, 1.0], [-3.0, -2.0], [1e-12, 2e-12], [1e9, -1e9], np.linspace(-1, 1, 1000)],
 )
 @pytest.mark.parametrize("bins", [1, 4, 16])
 def test_histogram_counts_every_row_once(margins, bins):
