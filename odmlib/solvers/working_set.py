@@ -74,9 +74,7 @@ def solve_working_set(
         status = _solve_block(state, block, ENOUGH * control.tol * max(1.0, abs(primal)), control)
         if status is None:
             # rows with a part in the solution, the latest ones first, stay longest
-            last = np.concatenate(
-                [np.setdiff1d(block, last, assume_unique=True), np.intersect1d(last, block)]
-            )
+            last = np.concatenate([np.setdiff1d(block, last, assume_unique=True), np.intersect1d(last, block)])
             last = last[np.argsort(state.duals[last] == 0, kind="stable")]
             iteration += 1
     return SolverResult(
@@ -106,9 +104,7 @@ def _checked(name: str, values: NDArray[np.float64], m: int) -> NDArray[np.float
     return values
 
 
-def _begin_from(
-    state: WorkingSet, start: NDArray[np.float64], m: int, size: int, control: Control
-) -> str | None:
+def _begin_from(state: WorkingSet, start: NDArray[np.float64], m: int, size: int, control: Control) -> str | None:
     """Add the starting duals, block by block; a status when the time is over before that."""
     start = _checked("start", start, m)
     rows = np.flatnonzero(start)
