@@ -1,6 +1,6 @@
 """Linear training side by side with LIBLINEAR on real sets.
 
-    python -m benchmarks.linear [--sets a9a,ijcnn1] [--C 0.03125,1,32] [--solvers auto,newton,dcd] [--tol 1e-3]
+    python -m benchmarks.linear [--sets a9a,ijcnn1] [--C 0.03125,1,32] [--solvers auto,newton,dcd]
 
 nu = 1, so that LIBLINEAR's -s 11 (Newton) and -s 12 (dual coordinate descent) solve the very same problem:
 -p theta -c C/(1-theta)^2. Every program gets the data in memory; only training is timed, on one thread
