@@ -1,6 +1,6 @@
 """Build of the compiled parts. Metadata lives in pyproject.toml.
 
-ODMLIB_DEBUG=1   compile with all of Cython's checks (bounds, None, overflow of views)
+ODMLIB_DEBUG=1   compile with Cython's bounds and initialisation checks
 ODMLIB_NATIVE=1  compile for this machine's processor only (never the default: wheels must run anywhere)
 """
 
@@ -13,14 +13,17 @@ from setuptools.command.build_ext import build_ext
 DEBUG = os.environ.get("ODMLIB_DEBUG") == "1"
 NATIVE = os.environ.get("ODMLIB_NATIVE") == "1"
 
+# checked and plain builds must never pick up each other's files
+BUILD = "build/debug" if DEBUG else "build"
+
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": DEBUG,
     "wraparound": False,
     "initializedcheck": DEBUG,
-    "nonecheck": DEBUG,
     "cdivision": True,
     "embedsignature": True,
+    "show_performance_hints": False,
 }
 
 
@@ -34,10 +37,11 @@ class BuildExtensions(build_ext):
             self.distribution.ext_modules = cythonize(
                 self.distribution.ext_modules,
                 compiler_directives=DIRECTIVES,
-                force=DEBUG,
+                build_dir=f"{BUILD}/cython",
                 quiet=True,
             )
         super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
 
     def build_extensions(self):
         if self.compiler.compiler_type == "msvc":
@@ -56,16 +60,18 @@ class BuildExtensions(build_ext):
 
 
 def extensions():
+    headers = sorted(Path("odmlib").rglob("*.h"))
+    folders = sorted({str(header.parent) for header in headers})
     for source in sorted(Path("odmlib").rglob("*.pyx")):
         name = ".".join(source.with_suffix("").parts)
-        headers = [str(header) for header in Path("odmlib").rglob("*.h")]
         yield Extension(
-            name, [str(source)], language="c++", include_dirs=["odmlib/_core"], depends=headers
+            name, [str(source)], language="c++", include_dirs=folders, depends=[str(header) for header in headers]
         )
 
 
 setup(
     ext_modules=list(extensions()),
     cmdclass={"build_ext": BuildExtensions},
+    options={"build": {"build_base": BUILD}},
     scripts=[str(path) for path in sorted(Path("bin").glob("odm-*"))],
 )

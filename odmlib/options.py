@@ -10,9 +10,10 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
-from odmlib._core.threads import resolve_threads
+from odmlib._core.threads import MAX_THREADS, resolve_threads
 from odmlib.errors import ParameterError
 
 MACHINES = ("svm", "odml", "odm", "mcodm", "kmomd", "ssodm", "sodm")
@@ -20,10 +21,11 @@ READY_MACHINES = ("odm",)
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 SOLVERS = {  # per kind of kernel
     "linear": ("auto", "newton", "dcd", "svrg"),
-    "kernel": ("auto", "working-set"),
+    "kernel": ("auto", "newton", "working-set"),
 }
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
+MAX_DEGREE = 100
 
 
 def _option(
@@ -38,7 +40,7 @@ def _numbered(names: tuple[str, ...], what: str) -> Callable[[str], str]:
     """Reader of a name or of LIBSVM's number for it."""
 
     def convert(text: str) -> str:
-        if text.isdigit() and int(text) < len(names):
+        if text.isascii() and text.isdigit() and int(text) < len(names):
             return names[int(text)]
         if text in names:
             return text
@@ -50,16 +52,23 @@ def _numbered(names: tuple[str, ...], what: str) -> Callable[[str], str]:
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        return float(_plain(text))
     except ValueError:
         raise ValueError(f"expected a number, found '{text}'") from None
 
 
 def _whole(text: str) -> int:
     try:
-        return int(text)
+        return int(_plain(text))
     except ValueError:
         raise ValueError(f"expected a whole number, found '{text}'") from None
+
+
+def _plain(text: str) -> str:
+    """Refuse what only Python takes for a number: `1_000`, digits of other scripts."""
+    if "_" in text or not text.isascii():
+        raise ValueError
+    return text
 
 
 def _gamma(text: str) -> float | str:
@@ -103,7 +112,9 @@ class TrainOptions:
     nu: float = _option(
         0.5, "-n --nu", "nu: weight of deviations above the band relative to below, 0 to 1", _number, "NU"
     )
-    theta: float = _option(0.2, "-p --theta", "theta: half-width of the loss-free band, 0 <= theta < 1", _number, "T")
+    theta: float = _option(
+        0.2, "-p --theta", "theta: half-width of the loss-free band, 0 <= theta < 1", _number, "T"
+    )
     bias: float | None = _option(
         None,
         "-B --bias",
@@ -116,7 +127,7 @@ class TrainOptions:
     cache_mb: float = _option(200.0, "-m --cache-mb", "kernel cache in MB, a hard cap", _number, "MB")
     shrinking: bool = _option(True, "-h --shrinking", "shrinking, 0 or 1", _switch, "0|1")
     solver: str = _option(
-        "auto", "--solver", "auto; linear: newton, dcd, svrg; other kernels: working-set", str, "NAME"
+        "auto", "--solver", "auto; linear: newton, dcd, svrg; other kernels: newton, working-set", str, "NAME"
     )
     threads: int | None = _option(
         None, "-j --threads", "threads (default: the cores this process may use)", _whole, "N"
@@ -156,6 +167,10 @@ class TrainOptions:
         if self.lambda_ is not None:
             return float(self.lambda_) / total_weight, float(self.lambda_)
         C = 1.0 if self.C is None else float(self.C)
+        if math.isinf(C * total_weight):
+            raise ParameterError(
+                f"{flag_of('C')} is so large that the sum over the rows overflows, found {C}"
+            )
         return C, C * total_weight
 
 
@@ -178,9 +193,8 @@ def _check(options: TrainOptions) -> None:
             f"machine {options.machine} is not part of this version yet; ready: {', '.join(READY_MACHINES)}"
         )
     _require(options.kernel in KERNELS, options, "kernel", "one of " + ", ".join(KERNELS))
-    _require_number(options, "degree", 1, 100)
-    _require(float(options.degree).is_integer(), options, "degree", "a whole number")
-    if options.gamma not in ("scale", "auto"):
+    _require_whole(options, "degree", 1, MAX_DEGREE)
+    if not (isinstance(options.gamma, str) and options.gamma in ("scale", "auto")):
         _require_number(options, "gamma", 0, math.inf, open_low=True, also=", 'scale' or 'auto'")
     _require_number(options, "coef0", -math.inf, math.inf)
     if options.C is not None and options.lambda_ is not None:
@@ -201,13 +215,29 @@ def _check(options: TrainOptions) -> None:
         "solver",
         f"one of {', '.join(SOLVERS[kind])} for kernel {options.kernel}",
     )
+    _require(options.shrinking in (False, True), options, "shrinking", "0 or 1")
     if options.threads is not None:
-        _require_number(options, "threads", 1, 1024)
-    _require_number(options, "seed", 0, 2**63 - 1)
+        _require_whole(options, "threads", 1, MAX_THREADS)
+    _require_whole(options, "seed", 0, 2**63 - 1)
     if options.max_iter is not None:
-        _require_number(options, "max_iter", 1, 2**62)
+        _require_whole(options, "max_iter", 1, 2**62)
     if options.time_limit is not None:
         _require_number(options, "time_limit", 0, math.inf, open_low=True)
+    _check_class_weight(options.class_weight)
+    _require(options.callback is None or callable(options.callback), options, "callback", "a function")
+
+
+def _check_class_weight(wish: Mapping | str | None) -> None:
+    known = wish == "balanced" if isinstance(wish, str) else wish is None or isinstance(wish, Mapping)
+    if not known:
+        raise ParameterError(
+            f"class_weight must be 'balanced' or a mapping from label to weight, found {wish!r}"
+        )
+    for label, weight in wish.items() if isinstance(wish, Mapping) else ():
+        if not (isinstance(weight, Real) and 0 <= weight < math.inf):
+            raise ParameterError(
+                f"class weight (-w) of {label} must be finite and at least 0, found {weight!r}"
+            )
 
 
 def _require(condition: bool, options: TrainOptions, name: str, expected: str) -> None:
@@ -227,12 +257,10 @@ def _require_number(
 ) -> None:
     """Refuse what is no finite number of the range; infinite ends are always open."""
     value = getattr(options, name)
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{flag_of(name)} must be a number{also}, found {value!r}") from None
-    fits = math.isfinite(number) and low <= number <= high
-    fits = fits and not (open_low and number == low) and not (open_high and number == high)
+    if not isinstance(value, Real):
+        raise ParameterError(f"{flag_of(name)} must be a number{also}, found {value!r}")
+    fits = -math.inf < value < math.inf and low <= value <= high
+    fits = fits and not (open_low and value == low) and not (open_high and value == high)
     if fits:
         return
     parts = []
@@ -242,3 +270,9 @@ def _require_number(
         parts.append(f"{'below' if open_high else 'at most'} {high:g}")
     expected = " and ".join(parts) or "finite"
     raise ParameterError(f"{flag_of(name)} must be {expected}{also}, found {value}")
+
+
+def _require_whole(options: TrainOptions, name: str, low: int, high: int) -> None:
+    value = getattr(options, name)
+    if not (isinstance(value, Integral) and low <= value <= high):
+        raise ParameterError(f"{flag_of(name)} must be a whole number from {low} to {high}, found {value!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from odmlib.errors import ParameterError
 
@@ -14,7 +13,8 @@ def available_threads() -> int:
     """Cores this process may use: affinity, container quota and OMP_NUM_THREADS, whichever is least."""
     counts = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            quota, period = file.read().split()
         if quota != "max":
             counts.append(int(quota) // int(period))
     except (OSError, ValueError):

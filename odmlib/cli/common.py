@@ -15,7 +15,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -61,6 +60,8 @@ def run_tool(program: str, body: Callable[[], int]) -> int:
             return code
         except BaseException as error:
             if os.environ.get("ODMLIB_TRACEBACK") == "1":
+                import traceback  # slow to load, seldom needed
+
                 traceback.print_exc()
             return _end(program, error)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -50,7 +51,7 @@ class ToolParser(argparse.ArgumentParser):
             epilog=epilog,
             add_help=False,
             allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_HelpFormatter,
         )
         self.color = False  # Python 3.14 would colour the help
         self._words: dict[str, int] = {}
@@ -167,6 +168,20 @@ class ToolParser(argparse.ArgumentParser):
         if title not in self._titled:
             self._titled[title] = self.add_argument_group(title)
         return self._titled[title]
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """argparse asks for one at every option it learns, and would import shutil and all packers for the width."""
+
+    def __init__(self, prog: str, **details: Any):
+        super().__init__(prog, width=_columns() - 2, **details)
+
+
+def _columns() -> int:
+    try:
+        return max(40, int(os.environ.get("COLUMNS") or os.get_terminal_size().columns))
+    except (OSError, ValueError):
+        return 80
 
 
 def lookalike(text: str) -> str:

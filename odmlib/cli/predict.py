@@ -9,12 +9,13 @@ Predict the labels of data in LIBSVM format with a model of odm-train.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from odmlib.cli.common import ToolParser, UsageError, positive_whole_number, run_tool, warn
+from odmlib.cli.common import ToolParser, UsageError, one_line, positive_whole_number, run_tool, say, warn
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +50,10 @@ def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
     if arguments.test_file == "-" and arguments.model_file == "-":
         raise UsageError("the test set and the model cannot both come from standard input")
+    for name in (arguments.test_file, arguments.model_file):
+        output = arguments.output_file
+        if os.path.isfile(name) and os.path.exists(output) and os.path.samefile(name, output):
+            raise UsageError(f"the output would replace the input {name}")
     if arguments.b != "0":
         raise UsageError("-b: probabilities are not part of this version; only -b 0 is accepted")
     return predict(arguments)
@@ -63,7 +68,9 @@ def make_parser() -> ToolParser:
         "--scores",
         help="each line is the label, then the decision value in full precision (positive: the first label)",
     )
-    parser.option("-j", "--threads", type=positive_whole_number, metavar="N", help="threads (default: all cores)")
+    parser.option(
+        "-j", "--threads", type=positive_whole_number, metavar="N", help="threads (default: all cores)"
+    )
     parser.switch("-q", "--quiet", help="do not print the accuracy")
     for name in ("test_file", "model_file", "output_file"):
         parser.add_argument(name)
@@ -105,7 +112,7 @@ def read_rows(path: str, model: Model, threads: int | None) -> tuple[Dataset, ND
 def output_lines(model: Model, scores: NDArray[np.float64], with_scores: bool) -> Iterator[bytes]:
     from odmlib.data.labels import python_label
 
-    names = [str(python_label(label)) for label in model.labels]
+    names = [one_line(str(python_label(label))) for label in model.labels]
     for begin in range(0, len(scores), BLOCK_ROWS):
         block = scores[begin : begin + BLOCK_ROWS].tolist()
         if with_scores:
@@ -118,6 +125,9 @@ def output_lines(model: Model, scores: NDArray[np.float64], with_scores: bool) -
 def print_accuracy(
     model: Model, scores: NDArray[np.float64], labels: NDArray[np.float64], to_stderr: bool
 ) -> None:
+    if model.labels.dtype.kind not in "fiub":
+        say(PROGRAM, "the labels of this model are not numbers: no accuracy")
+        return
     right = int((model.labels_for(scores) == labels).sum())
     line = f"Accuracy = {100 * right / len(labels):g}% ({right}/{len(labels)}) (classification)"
     print(line, file=sys.stderr if to_stderr else sys.stdout, flush=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import os
 import sys
 import time
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from odmlib._version import __version__
 from odmlib.cli.common import ProgressLine, ToolParser, UsageError, run_tool, say, warn
 from odmlib.cli.parser import number, positive_whole_number, whole_number
 from odmlib.errors import OdmError, ParameterError
@@ -77,16 +79,23 @@ def make_parser() -> ToolParser:
             continue
         details: dict[str, Any] = {}
         if "-h" in flags:  # LIBSVM's shrinking; a bare -h asks for help
-            details = {"alone": "--help", "choices": (False, True)}
+            details = {"alone": "--help", "choices": ("0", "1")}
         parser.option(
             *flags,
-            type=explained(option.metadata["convert"]),
+            type=str if "-h" in flags else explained(option.metadata["convert"]),
             metavar=option.metadata["metavar"],
             dest=option.name,
             help=with_default(option),
             **details,
         )
-    parser.option("-w", words=2, repeat=True, metavar="LABEL W", help="-wLABEL W: weight of a class, repeatable")
+    parser.option(
+        "-w",
+        words=2,
+        type=number,
+        repeat=True,
+        metavar="LABEL W",
+        help="-wLABEL W: weight of a class, repeatable",
+    )
     parser.option("-W", "--weights", metavar="FILE", help="row weights, one number per line")
     parser.option("-v", type=whole_number, metavar="N", help="N-fold cross-validation; writes no model")
     parser.option("-b", type=str, metavar="0|1", default="0", help="probabilities: only 0 in this version")
@@ -126,8 +135,12 @@ def make_options(arguments: argparse.Namespace) -> TrainOptions:
         for option in option_fields()
         if option.metadata["flags"] and getattr(arguments, option.name) is not None
     }
+    if "shrinking" in given:
+        given["shrinking"] = given["shrinking"] == "1"
     if arguments.w:
-        given["class_weight"] = {number(label): number(weight) for label, weight in arguments.w}
+        from odmlib.data.labels import python_label
+
+        given["class_weight"] = {python_label(label): weight for label, weight in arguments.w}
     if arguments.b != "0":
         raise UsageError("-b: probabilities are not part of this version; only -b 0 is accepted")
     if arguments.v is not None and arguments.v < 2:
@@ -139,8 +152,10 @@ def make_options(arguments: argparse.Namespace) -> TrainOptions:
 
 
 def check_files(arguments: argparse.Namespace) -> None:
-    if arguments.training_set_file == "-" and arguments.weights == "-":
-        raise UsageError("the training set and the row weights cannot both come from standard input")
+    inputs = [arguments.training_set_file, arguments.weights, arguments.init]
+    if inputs.count("-") > 1:
+        raise UsageError("only one file can come from standard input")
+    refuse_overwriting(arguments.json, inputs)
     if arguments.v is not None:
         if arguments.model_file is not None:
             raise UsageError(f"-v writes no model, but a model file is named: {arguments.model_file}")
@@ -151,6 +166,20 @@ def check_files(arguments: argparse.Namespace) -> None:
         arguments.model_file = os.path.basename(arguments.training_set_file) + ".model"
     if arguments.model_file == "-" and arguments.json == "-":
         raise UsageError("the model and the report cannot both go to standard output")
+    refuse_overwriting(arguments.model_file, inputs[:2])  # --init may name the model to go on with
+
+
+def refuse_overwriting(output: str | None, inputs: Sequence[str | None]) -> None:
+    """A slip of the fingers must not cost the user the data."""
+    for name in inputs:
+        if (
+            output
+            and name
+            and os.path.isfile(name)
+            and os.path.exists(output)
+            and os.path.samefile(name, output)
+        ):
+            raise UsageError(f"the output would replace the input {name}")
 
 
 # ---------------------------------------------------------------------------------------- work
@@ -165,13 +194,13 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
     # the outputs are opened first: a directory that cannot be written to shows before the work, not after
     with open_report(arguments.json) as write_report, open_output(arguments.model_file) as stream:
         started = time.perf_counter()
-        problem, serials = read_problem(arguments, options)
+        problem, serials, n_columns = read_problem(arguments, options)
         read_seconds = time.perf_counter() - started
         tell = teller(arguments)
         tell(describe_data(problem))
         with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
             model = train_problem(problem, dataclasses.replace(options, callback=progress))
-        model = as_in_file(model, arguments.zero_based, serials)
+        model = as_in_file(model, arguments.zero_based, serials, n_columns)
         for line in describe_model(model):
             tell(line)
         if model.report["status"] != CONVERGED:
@@ -190,21 +219,24 @@ def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
 
     with open_report(arguments.json) as write_report:
         started = time.perf_counter()
-        problem, _ = read_problem(arguments, options)
+        problem, _, _ = read_problem(arguments, options)
         read_seconds = time.perf_counter() - started
         tell = teller(arguments)
         tell(describe_data(problem))
         if arguments.v > problem.rows.n_rows:
-            warn(PROGRAM, f"{arguments.v} folds for {problem.rows.n_rows} rows: leaving out one row at a time")
-        problem.require_two_classes(options.machine)
+            warn(
+                PROGRAM, f"{arguments.v} folds for {problem.rows.n_rows} rows: leaving out one row at a time"
+            )
         started = time.perf_counter()
         with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
             result = cross_validate(problem, dataclasses.replace(options, callback=progress), arguments.v)
         if result.unfinished:
             warn(PROGRAM, f"training did not converge in {result.unfinished} of {result.n_folds} folds")
-        print(f"Cross Validation Accuracy = {100 * result.accuracy:g}%", flush=True)
+        line = f"Cross Validation Accuracy = {100 * result.accuracy:g}%"
+        print(line, file=sys.stderr if arguments.json == "-" else sys.stdout, flush=True)
         write_report(
             {
+                "version": __version__,
                 "machine": options.machine,
                 "kernel": options.kernel,
                 "rows": problem.rows.n_rows,
@@ -225,26 +257,32 @@ def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
 
 def read_problem(
     arguments: argparse.Namespace, options: TrainOptions
-) -> tuple[Problem, NDArray[np.int64] | None]:
-    """The training set with its weights; for a precomputed kernel also the rows' serials."""
+) -> tuple[Problem, NDArray[np.int64] | None, int]:
+    """The training set with its weights; a precomputed kernel's serials; the number of columns in the file."""
     from odmlib.data.precomputed import split_serials, square_matrix
     from odmlib.data.problem import Problem
     from odmlib.data.reading import read_dataset
 
     precomputed = options.kernel == "precomputed"
+    features = arguments.features
     rows, labels = read_dataset(
         arguments.training_set_file,
-        features=arguments.features,
+        features=features + 1 if precomputed and features else features,  # column 0 holds the serials
         zero_based=arguments.zero_based or precomputed,
         threads=options.threads,
     )
-    serials = None
+    serials, n_columns = None, rows.n_features
     if precomputed:
         serials, values = split_serials(rows, shown_name(arguments.training_set_file))
-        rows = square_matrix(serials, values, shown_name(arguments.training_set_file))
+        rows, n_columns = (
+            square_matrix(serials, values, shown_name(arguments.training_set_file)),
+            values.n_features,
+        )
     weights = read_weights(arguments.weights, rows.n_rows) if arguments.weights else None
     try:
-        return Problem.from_arrays(rows, labels, weights, options.class_weight), serials
+        problem = Problem.from_arrays(rows, labels, weights, options.class_weight)
+        problem.require_two_classes(options.machine)
+        return problem, serials, n_columns
     except ParameterError as error:
         raise OdmError(f"{shown_name(arguments.training_set_file)}: {error}") from None
 
@@ -263,13 +301,13 @@ def read_weights(path: str, n_rows: int) -> NDArray[np.float64]:
         raise OdmError(f"{shown_name(path)}: {error}") from None
 
 
-def as_in_file(model: Model, zero_based: bool, serials: NDArray[np.int64] | None) -> Model:
+def as_in_file(model: Model, zero_based: bool, serials: NDArray[np.int64] | None, n_columns: int) -> Model:
     """The model in the terms of its training file: how it counts features, which serials its rows have."""
     from odmlib.model.functions import PrecomputedFunction
 
     if serials is not None and isinstance(model.function, PrecomputedFunction):
         function = dataclasses.replace(model.function, serials=serials[model.function.serials - 1])
-        model = dataclasses.replace(model, function=function, n_features=int(serials.max()))
+        model = dataclasses.replace(model, function=function, n_features=n_columns)
     return dataclasses.replace(model, zero_based=zero_based)
 
 
@@ -282,7 +320,18 @@ def open_report(target: str | None) -> Iterator[Callable[[dict[str, Any]], None]
     from odmlib.data.files import open_output
 
     with open_output(target, text=True) as stream:
-        yield lambda report: print(json.dumps(report, indent=2, default=float), file=stream)
+        # flushed, so that a full disk shows before the model replaces an older one
+        yield lambda report: print(json.dumps(plain(report), indent=2), file=stream, flush=True)
+
+
+def plain(value: Any) -> Any:
+    """A report as JSON can say it: numbers that are not finite (a gap not known yet) become null."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # ---------------------------------------------------------------------------------------- talk

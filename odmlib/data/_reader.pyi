@@ -20,10 +20,12 @@ class Fault(IntEnum):
     COMMENT = ...
 
 class RowParser:
-    n_rows: int
-    n_values: int
-    n_lines: int
-    n_columns: int
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def n_columns(self) -> int: ...
+    @property
+    def n_lines(self) -> int: ...
     def __init__(
         self, base: int, largest: int, strict_lines: bool, threads: int, chunk_bytes: int
     ) -> None: ...

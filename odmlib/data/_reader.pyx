@@ -62,14 +62,19 @@ cdef struct Chunk:
     index_t previous        # INDEX_NOT_ASCENDING: the index before it
 
 cdef struct Job:
-    Chunk *chunks
-    value_t *values
-    column_t *columns
-    index_t *row_ends       # counted from the chunk's own first value
-    value_t *labels
     index_t base            # the file's number for column 0
     index_t largest         # the largest index allowed
     bint strict_lines
+    value_t *values
+    column_t *columns
+    index_t *indptr         # of a chunk that is not gathered yet: counted from its own first value
+    value_t *labels
+    index_t n_rows          # gathered so far
+    index_t n_values
+    index_t n_columns
+    index_t n_lines
+    Chunk *chunks           # of the block at hand
+    index_t n_chunks
 
 
 cdef void count_chunk(void *context, int64_t k) noexcept nogil:
@@ -168,7 +173,7 @@ cdef void parse_chunk(void *context, int64_t k) noexcept nogil:
     cdef Chunk *chunk = &job.chunks[k]
     cdef value_t *values = job.values + chunk.first_value
     cdef column_t *columns = job.columns + chunk.first_value
-    cdef index_t *row_ends = job.row_ends + chunk.first_row
+    cdef index_t *row_ends = job.indptr + chunk.first_row + 1
     cdef value_t *labels = job.labels + chunk.first_row
     cdef index_t base = job.base, largest = job.largest
     cdef index_t n_rows = 0, n_values = 0, n_columns = 0
@@ -266,13 +271,33 @@ cdef void parse_chunk(void *context, int64_t k) noexcept nogil:
     chunk.previous = previous
 
 
+cdef Chunk *gather_chunks(Job *job) noexcept nogil:
+    """Move the chunks' results together, up to a chunk with a fault, which is returned."""
+    cdef Chunk *chunk
+    cdef index_t k, i
+    for k in range(job.n_chunks):
+        chunk = &job.chunks[k]
+        if chunk.fault != NO_FAULT:
+            return chunk
+        if chunk.first_value != job.n_values:
+            memmove(job.values + job.n_values, job.values + chunk.first_value, chunk.n_values * sizeof(value_t))
+            memmove(job.columns + job.n_values, job.columns + chunk.first_value, chunk.n_values * sizeof(column_t))
+        if chunk.first_row != job.n_rows:
+            memmove(job.labels + job.n_rows, job.labels + chunk.first_row, chunk.n_rows * sizeof(value_t))
+        for i in range(1, chunk.n_rows + 1):
+            job.indptr[job.n_rows + i] = job.indptr[chunk.first_row + i] + job.n_values
+        job.n_rows += chunk.n_rows
+        job.n_values += chunk.n_values
+        job.n_lines += chunk.n_lines
+        job.n_columns = max(job.n_columns, chunk.n_columns)
+    return NULL
+
+
 cdef class RowParser:
     """Collects rows block by block; `feed` until the text ends, then `finish`."""
 
     cdef Job job
-    cdef index_t row_room, value_room
-    cdef readonly index_t n_rows, n_values, n_lines, n_columns
-    cdef index_t chunk_bytes
+    cdef index_t row_room, value_room, chunk_bytes
     cdef int threads
 
     def __init__(self, index_t base, index_t largest, bint strict_lines, int threads, index_t chunk_bytes):
@@ -282,28 +307,25 @@ cdef class RowParser:
         self.threads = threads
         self.chunk_bytes = chunk_bytes
         self.grow(1, 1)
-        self.job.row_ends[0] = 0
+        self.job.indptr[0] = 0
 
     def __dealloc__(self):
         free(self.job.values)
         free(self.job.columns)
-        free(self.job.row_ends)
+        free(self.job.indptr)
         free(self.job.labels)
 
-    cdef int grow(self, index_t rows, index_t values) except -1:
-        """Make room for so many rows and values in all."""
-        if values > self.value_room:
-            values += values >> 1
-            self.job.values = <value_t *>resized(self.job.values, values * sizeof(value_t))
-            self.job.columns = <column_t *>resized(self.job.columns, values * sizeof(column_t))
-            self.value_room = values
-        if rows > self.row_room:
-            rows += rows >> 1
-            # entry 0 of the row pointers is the 0 before the first row
-            self.job.row_ends = <index_t *>resized(self.job.row_ends, (rows + 1) * sizeof(index_t))
-            self.job.labels = <value_t *>resized(self.job.labels, rows * sizeof(value_t))
-            self.row_room = rows
-        return 0
+    @property
+    def n_rows(self):
+        return self.job.n_rows
+
+    @property
+    def n_columns(self):
+        return self.job.n_columns
+
+    @property
+    def n_lines(self):
+        return self.job.n_lines
 
     def feed(self, const uint8_t[::1] text, index_t begin, index_t end):
         """Parse the lines text[begin:end]; PADDING more bytes must be there.
@@ -314,90 +336,83 @@ cdef class RowParser:
             return None
         if text[end - 1] != c'\n' or text.shape[0] < end + READABLE_BEHIND:
             raise ValueError("a block needs a final line end and padding")
+        cdef Job *job = &self.job
         cdef const char *first = <const char *>&text[0]
-        cdef index_t n_chunks = (end - begin) // self.chunk_bytes + 1
-        cdef Chunk *chunks = <Chunk *>resized(NULL, n_chunks * sizeof(Chunk))
+        cdef index_t chunk_bytes = self.chunk_bytes
+        cdef int threads = self.threads
         cdef Chunk *faulty
+        job.n_chunks = (end - begin) // chunk_bytes + 1
+        job.chunks = <Chunk *>resized(NULL, job.n_chunks * sizeof(Chunk))
         try:
-            self.job.chunks = chunks
             with nogil:
-                cut_chunks(chunks, n_chunks, first + begin, first + end, self.chunk_bytes)
-                parallel_for(n_chunks, self.threads, count_chunk, &self.job)
-            self.place_chunks(n_chunks)
+                cut_chunks(job, first + begin, first + end, chunk_bytes)
+                parallel_for(job.n_chunks, threads, count_chunk, job)
+            self.place_chunks()
             with nogil:
-                # entry 0 of the row pointers is taken
-                self.job.row_ends += 1
-                parallel_for(n_chunks, self.threads, parse_chunk, &self.job)
-                self.job.row_ends -= 1
-                faulty = self.gather_chunks(n_chunks)
+                parallel_for(job.n_chunks, threads, parse_chunk, job)
+                faulty = gather_chunks(job)
             if faulty != NULL:
                 return faulty.fault, faulty.fault_place - first, faulty.previous
             return None
         finally:
-            self.job.chunks = NULL
-            free(chunks)
+            free(job.chunks)
+            job.chunks = NULL
 
-    cdef int place_chunks(self, index_t n_chunks) except -1:
-        cdef index_t k, row = self.n_rows, value = self.n_values
-        for k in range(n_chunks):
-            self.job.chunks[k].first_row = row
-            self.job.chunks[k].first_value = value
-            row += self.job.chunks[k].n_lines
-            value += self.job.chunks[k].n_colons
+    cdef int place_chunks(self) except -1:
+        """Give each chunk the place that it needs at most."""
+        cdef Job *job = &self.job
+        cdef index_t k, row = job.n_rows, value = job.n_values
+        for k in range(job.n_chunks):
+            job.chunks[k].first_row = row
+            job.chunks[k].first_value = value
+            row += job.chunks[k].n_lines
+            value += job.chunks[k].n_colons
         return self.grow(row, value)
 
-    cdef Chunk *gather_chunks(self, index_t n_chunks) noexcept nogil:
-        """Move the chunks' results together, up to a chunk with a fault, which is returned."""
+    cdef int grow(self, index_t rows, index_t values) except -1:
+        """Make room for so many rows and values in all."""
         cdef Job *job = &self.job
-        cdef Chunk *chunk
-        cdef index_t k, i
-        for k in range(n_chunks):
-            chunk = &job.chunks[k]
-            if chunk.fault != NO_FAULT:
-                return chunk
-            if chunk.first_value != self.n_values:
-                memmove(job.values + self.n_values, job.values + chunk.first_value, chunk.n_values * sizeof(value_t))
-                memmove(job.columns + self.n_values, job.columns + chunk.first_value, chunk.n_values * sizeof(column_t))
-            if chunk.first_row != self.n_rows:
-                memmove(job.labels + self.n_rows, job.labels + chunk.first_row, chunk.n_rows * sizeof(value_t))
-            for i in range(chunk.n_rows):
-                job.row_ends[self.n_rows + 1 + i] = job.row_ends[chunk.first_row + 1 + i] + self.n_values
-            self.n_rows += chunk.n_rows
-            self.n_values += chunk.n_values
-            self.n_lines += chunk.n_lines
-            self.n_columns = max(self.n_columns, chunk.n_columns)
-        return NULL
+        if values > self.value_room:
+            values += values >> 1
+            job.values = <value_t *>resized(job.values, values * sizeof(value_t))
+            job.columns = <column_t *>resized(job.columns, values * sizeof(column_t))
+            self.value_room = values
+        if rows > self.row_room:
+            rows += rows >> 1
+            job.indptr = <index_t *>resized(job.indptr, (rows + 1) * sizeof(index_t))
+            job.labels = <value_t *>resized(job.labels, rows * sizeof(value_t))
+            self.row_room = rows
+        return 0
 
     def finish(self):
         """Hand over (row pointers, columns, values, labels) as buffers; None stands for an empty one."""
         cdef Job *job = &self.job
-        row_pointers = owner_of(job.row_ends, self.n_rows + 1, sizeof(index_t), "q")
-        job.row_ends = NULL
-        columns = owner_of(job.columns, self.n_values, sizeof(column_t), "i")
+        indptr = owner_of(job.indptr, job.n_rows + 1, sizeof(index_t), "q")
+        job.indptr = NULL
+        columns = owner_of(job.columns, job.n_values, sizeof(column_t), "i")
         job.columns = NULL
-        values = owner_of(job.values, self.n_values, sizeof(value_t), "d")
+        values = owner_of(job.values, job.n_values, sizeof(value_t), "d")
         job.values = NULL
-        labels = owner_of(job.labels, self.n_rows, sizeof(value_t), "d")
+        labels = owner_of(job.labels, job.n_rows, sizeof(value_t), "d")
         job.labels = NULL
         self.row_room = 0
         self.value_room = 0
-        return row_pointers, columns, values, labels
+        return indptr, columns, values, labels
 
 
-cdef void cut_chunks(Chunk *chunks, index_t n_chunks, const char *begin, const char *end,
-                     index_t chunk_bytes) noexcept nogil:
+cdef void cut_chunks(Job *job, const char *begin, const char *end, index_t chunk_bytes) noexcept nogil:
     """Cut [begin, end) after the first line end at or behind each multiple of `chunk_bytes`."""
     cdef index_t k
     cdef const char *cut = begin
     cdef const char *aim
-    for k in range(n_chunks):
-        chunks[k].begin = cut
+    for k in range(job.n_chunks):
+        job.chunks[k].begin = cut
         aim = begin + (k + 1) * chunk_bytes
         if aim >= end:
             cut = end
         elif aim > cut:
             cut = <const char *>memchr(aim, c'\n', end - aim) + 1
-        chunks[k].end = cut
+        job.chunks[k].end = cut
 
 
 cdef void *resized(void *memory, size_t n_bytes) except NULL:
@@ -434,5 +449,6 @@ def parse_number(bytes text, bint by_strtod=False):
     if status == NUMBER_MALFORMED or end - start != len(text):
         return None
     if by_strtod:
-        return -parse_by_strtod(start + 1) if text[:1] == b"-" else parse_by_strtod(start + (text[:1] == b"+"))
+        number = parse_by_strtod(start + 1 if start[0] == c'-' or start[0] == c'+' else start)
+        return -number if start[0] == c'-' else number
     return number

@@ -51,6 +51,7 @@ def scale_rows(
     """
     cdef index_t i, k, slot, fill, written = 0, failed = -1
     cdef index_t n_columns = columns.shape[0], n_filled = filled_columns.shape[0]
+    cdef index_t n_missing = columns[n_columns - 1] + 1 - n_columns if n_columns else 0
     cdef column_t j
     cdef double value
     with nogil:
@@ -67,7 +68,7 @@ def scale_rows(
                     fill += 1
                 if fill < n_filled and filled_columns[fill] == j:
                     fill += 1
-                slot = find(columns, slot, n_columns, j)
+                slot = find(columns, slot, n_missing, j)
                 if slot == n_columns:
                     break  # this column and all behind it are unknown
                 if columns[slot] != j or minimum[slot] == maximum[slot]:
@@ -102,13 +103,20 @@ cdef inline double image(
     return lower + (upper - lower) * (value - minimum) / (maximum - minimum)
 
 
-cdef inline index_t find(const column_t[::1] columns, index_t start, index_t end, column_t j) noexcept nogil:
-    """First position from `start` on whose column is at least j; near ones are found fastest."""
-    cdef index_t step = 1, middle
+cdef inline index_t find(
+    const column_t[::1] columns, index_t start, index_t n_missing, column_t j
+) noexcept nogil:
+    """First position from `start` on whose column is at least j.
+
+    Columns ascend from 0 and `n_missing` of them are left out, so j stands at most that far before
+    position j: no search at all where none is missing.
+    """
+    cdef index_t end = min(<index_t>j, columns.shape[0]), step = 1, middle
+    start = min(end, max(start, j - n_missing))  # beyond the last column: the end
+    # the next stored value is seldom far away: ever longer steps first, then halving
     while start + step < end and columns[start + step] < j:
         start += step
         step *= 2
-    # the answer lies in start..start+step
     end = min(end, start + step)
     while start < end:
         middle = (start + end) // 2

@@ -42,7 +42,8 @@ def describe(fault: int, token: bytes, previous: int, features: int | None, zero
     if fault == Fault.BAD_ITEM:
         return _bad_item(token, found)
     if fault == Fault.INDEX_ZERO:
-        return f"expected an index of 1 or more, {found} (a file that counts from 0 needs --zero-based or zero_based=True)"
+        hint = "a file that counts from 0 needs --zero-based or zero_based=True"
+        return f"expected an index of 1 or more, {found} ({hint})"
     if fault == Fault.INDEX_TOO_LARGE:
         if features is None:
             return f"expected an index of at most {2**31 - 1 - zero_based}, {found}"
@@ -85,7 +86,7 @@ def _bad_label(token: bytes, found: str) -> str:
 
 def _bad_item(token: bytes, found: str) -> str:
     if token.startswith(b"qid:"):
-        return f"expected qid only once and right after the label, {found}"
+        return f"{_item(found)} (qid may stand only in a data file, right after the label)"
     if re.match(rb"-\d+:", token):
         return f"expected an index that is not negative, {found}"
     if re.match(rb"[-+.\deE]+:", token):

@@ -41,7 +41,7 @@ def open_input(source: Source) -> Input:
         if sys.stdin is None:
             raise OSError(errno.EBADF, "standard input is closed", "<stdin>")
         return Input(getattr(sys.stdin, "buffer", sys.stdin), "<stdin>", owned=False)
-    return Input(open(path, "rb", buffering=0), path, owned=True)  # noqa: SIM115
+    return Input(open(path, "rb", buffering=0), path, owned=True)
 
 
 class Input(io.RawIOBase):
@@ -51,6 +51,9 @@ class Input(io.RawIOBase):
         self.name = name
         self._stream = stream
         self._owned = owned
+        # a Ctrl-C between two calls of the system inside BufferedReader.read is not seen before the
+        # second one returns, which on a pipe may be never: ask it for one call at a time
+        self._one_call = isinstance(stream, io.BufferedReader)
         self._ahead = b""  # bytes read but not yet handed out
         try:
             while len(self._ahead) < MAGIC_BYTES and (more := self._read(MAGIC_BYTES - len(self._ahead))):
@@ -65,7 +68,9 @@ class Input(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if self._unpacked is None and not self._ahead and hasattr(self._stream, "readinto"):
-            return self._checked(lambda: self._stream.readinto(buffer))  # no copy on the way
+            # no copy on the way
+            read = self._stream.readinto1 if self._one_call else self._stream.readinto
+            return self._checked(lambda: read(buffer))
         data = (self._unpacked or self._take)(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -83,7 +88,8 @@ class Input(io.RawIOBase):
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
-        data = self._checked(lambda: self._stream.read(size))
+        read = self._stream.read1 if self._one_call else self._stream.read
+        data = self._checked(lambda: read(size))
         return data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
 
     def _checked(self, read: Callable[[], Any]) -> Any:
@@ -199,9 +205,11 @@ def open_output(target: Target, text: bool = False) -> Iterator[IO[Any]]:
         with _replacement(path, text) as stream:
             yield stream
     else:
-        with _opened(path, os.O_WRONLY | os.O_TRUNC, path) as descriptor:
-            with _writer(lambda data: os.write(descriptor, data), path, text) as stream:
-                yield stream
+        with (
+            _opened(path, os.O_WRONLY | os.O_TRUNC, path) as descriptor,
+            _writer(_write_to(descriptor), path, text) as stream,
+        ):
+            yield stream
 
 
 class _Sink(io.RawIOBase):
@@ -248,6 +256,10 @@ def _writer(write: Callable[[Any], int | None], name: str, text: bool) -> Iterat
         stream.close()
 
 
+def _write_to(descriptor: int) -> Callable[[Any], int | None]:
+    return lambda data: os.write(descriptor, data)
+
+
 def _write_of(target: Any) -> Callable[[Any], int | None]:
     """A file object's write, for bytes even where it takes text."""
     if isinstance(target, io.TextIOBase):
@@ -266,8 +278,7 @@ def _standard_output(text: bool) -> Iterator[IO[Any]]:
         raise OSError(errno.EBADF, "standard output is closed", "<stdout>")
     sys.stdout.flush()
     try:
-        descriptor = sys.stdout.fileno()
-        write = lambda data: os.write(descriptor, data)  # noqa: E731
+        write = _write_to(sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):  # replaced by an object that is no file
         write = _write_of(getattr(sys.stdout, "buffer", sys.stdout))
     with _writer(write, "<stdout>", text) as stream:
@@ -315,7 +326,7 @@ def _replacement(path: str, text: bool) -> Iterator[IO[Any]]:
     temporary = os.path.join(os.path.dirname(final), f".odm-{os.getpid()}-{os.urandom(6).hex()}.tmp")
     try:
         with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, path) as descriptor:
-            with _writer(lambda data: os.write(descriptor, data), path, text) as stream:
+            with _writer(_write_to(descriptor), path, text) as stream:
                 yield stream
             try:
                 if before is not None:
@@ -362,6 +373,4 @@ def _name_of(stream: Any) -> str:
 
 def _named(error: OSError, name: str) -> OSError:
     """The error with the name that the user knows, not that of a temporary file or none at all."""
-    error.filename = name
-    error.filename2 = None
-    return error
+    return error if error.errno is None else OSError(error.errno, error.strerror, name)

@@ -21,7 +21,9 @@ def split_serials(rows: Dataset, name: str) -> tuple[NDArray[np.int64], Dataset]
         has_serial &= rows.indices[first] == 0
     if not has_serial.all():
         row = int(np.argmin(has_serial)) + 1
-        raise DataFormatError(f"row {row}: a precomputed kernel's row must start with 0:serial (serial >= 1)", name)
+        raise DataFormatError(
+            f"row {row}: a precomputed kernel's row must start with 0:serial (serial >= 1)", name
+        )
     serials = rows.values[first]
     wrong = (serials != np.floor(serials)) | (serials < 1) | (serials > max(1, rows.n_features - 1))
     if wrong.any():
@@ -41,22 +43,28 @@ def split_serials(rows: Dataset, name: str) -> tuple[NDArray[np.int64], Dataset]
 
 
 def square_matrix(serials: NDArray[np.int64], values: Dataset, name: str) -> Dataset:
-    """Kernel values of the rows against each other, in file order."""
+    """Kernel values of the rows against each other, in file order; other columns are left out."""
     if len(np.unique(serials)) != len(serials):
         order = np.sort(serials)
         twice = order[:-1][np.diff(order) == 0][0]
         raise DataFormatError(f"serial {twice} stands in two rows; serials must differ", name)
-    dense = values.to_dense()[:, serials - 1]
-    return Dataset.from_any(dense)
+    order = np.argsort(serials)
+    sorted_columns = values.on_columns((serials[order] - 1).astype(np.int32))
+    columns = order[sorted_columns.indices]  # the row that has the column's serial
+    places = np.lexsort((columns, sorted_columns.row_of_each()))
+    return Dataset(
+        sorted_columns.indptr, columns[places].astype(np.int32), sorted_columns.values[places], len(serials)
+    )
 
 
 def test_values(rows: Dataset, n_features: int, name: str) -> Dataset:
     """Kernel values of test rows against the training rows; a leading 0:serial is dropped."""
-    values = rows.on_columns(np.arange(1, max(1, rows.n_features), dtype=np.int32))
-    if values.n_features < n_features:
-        values = values.with_features(n_features)  # trailing values are 0 and were not written
-    elif values.n_features > n_features:
+    if rows.n_features - 1 > n_features:
         raise DataFormatError(
-            f"found {values.n_features} kernel values in a row, the model was trained with {n_features}", name
+            f"found {rows.n_features - 1} kernel values in a row, the model was trained with {n_features}",
+            name,
         )
-    return values
+    kept = rows.indices > 0
+    indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
+    # fewer columns than the model has: the values behind are 0 and were not written
+    return Dataset(indptr, rows.indices[kept] - np.int32(1), rows.values[kept], n_features)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib.data.dataset import Dataset
-from odmlib.data.labels import show_labels
+from odmlib.data.labels import python_label, show_labels
 from odmlib.errors import ParameterError
 
 Floats = NDArray[np.float64]
@@ -66,6 +66,8 @@ class Problem:
 
     def require_two_classes(self, machine: str) -> None:
         present = self.labels[np.unique(self.codes)]
+        if len(present) == 2 and len(np.unique(self.codes[self.weights > 0])) < 2:
+            raise ParameterError(f"one class has no weight left; {machine} needs rows of two classes")
         if len(present) < 2:
             raise ParameterError(
                 f"all rows have the same label ({show_labels(present)}); {machine} needs rows of two classes"
@@ -81,7 +83,10 @@ def encode_labels(y: Any) -> tuple[NDArray[np.int64], NDArray]:
 
     As in LIBSVM, {-1, +1} met with -1 first is turned round: +1 always is the first label.
     """
-    array = np.asarray(y)
+    try:
+        array = np.asarray(y)
+    except ValueError as error:
+        raise ParameterError(f"y cannot be read as labels: {error}") from None
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -111,7 +116,9 @@ def _check_object_labels(array: NDArray) -> None:
         if label is None or (isinstance(label, float) and not np.isfinite(label)):
             raise ParameterError(f"y[{place}] is {label!r}; every label must be given and finite")
         if not isinstance(label, (str, bytes, bool, int, float, np.generic)):
-            raise ParameterError(f"y[{place}] is of type {type(label).__name__}, expected a string or a number")
+            raise ParameterError(
+                f"y[{place}] is of type {type(label).__name__}, expected a string or a number"
+            )
 
 
 def check_sample_weights(sample_weight: Any, n_rows: int) -> Floats:
@@ -143,14 +150,14 @@ def _class_weights(wish: Mapping | str | None, labels: NDArray, codes: NDArray[n
         if wish != "balanced":
             raise ParameterError(f"class_weight must be 'balanced' or a mapping, found {wish!r}")
         return len(codes) / (len(labels) * np.bincount(codes, minlength=len(labels)))
+    if not isinstance(wish, Mapping):
+        raise ParameterError(f"class_weight must be 'balanced' or a mapping, found {type(wish).__name__}")
     for label, weight in wish.items():
         places = [k for k, known in enumerate(labels) if known == label]
         if not places:
             raise ParameterError(
-                f"a class weight (-w) is given for label {label}, which is not in the data ({show_labels(labels)})"
+                f"a class weight (-w) is given for label {python_label(label)}, "
+                f"which is not in the data ({show_labels(labels)})"
             )
-        if not (np.isfinite(weight) and weight >= 0):
-            raise ParameterError(f"the weight of class {label} must be finite and at least 0, found {weight}")
         weights[places[0]] = weight
     return weights
-

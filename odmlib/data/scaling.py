@@ -188,10 +188,16 @@ class Scaling:
                 )
 
     def remark_unknown(self, dataset: Dataset, zero_based: bool = False) -> list[str]:
-        """A sentence about features that `apply` leaves out because the map does not know them, if any."""
+        """A sentence about features that `apply` leaves out because the map does not know them, if any.
+
+        A feature that is constant here was most likely constant there too, and says nothing: no word
+        about it, unless there is but one row, which cannot tell.
+        """
         ranges = ColumnRanges.of(dataset)
-        not_zero = (ranges.minimum < 0) | (ranges.maximum > 0)
-        unknown = np.setdiff1d(ranges.columns[not_zero], self.columns, assume_unique=True)
+        telling = ranges.minimum < ranges.maximum
+        if dataset.n_rows == 1:
+            telling |= ranges.minimum != 0
+        unknown = np.setdiff1d(ranges.columns[telling], self.columns, assume_unique=True)
         if len(unknown) == 0:
             return []
         first = int(unknown[0]) + (not zero_based)
@@ -258,7 +264,7 @@ class Scaling:
 
     def _advice(self) -> str:
         if self.lower != 0 and self.upper != 0:
-            return "if most features are 0 or above, -l 0 keeps zeros"
+            return "if most features are 0 or above, ranges made with -l 0 keep zeros"
         return "features without zero at the end of their range have no zeros to keep"
 
 

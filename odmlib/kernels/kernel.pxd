@@ -79,4 +79,8 @@ cdef class Kernel:
     # out[r][0 .. n_rows-1] = k(rows[r], all rows). Works in slices of a fraction of a second, between
     # which it takes the interpreter lock to let Ctrl-C through; on an exception `out` is undefined.
     cdef int fill(self, const index_t *rows, index_t n, kernel_t **out) except -1 nogil
-    cdef int _copy_rows(self, const index_t *rows, index_t n, kernel_t **out) except -1 nogil
+    # the same for the columns first .. last-1 only; out[r][j] is still the value for column j
+    cdef int fill_columns(self, const index_t *rows, index_t n, kernel_t **out, index_t first,
+                          index_t last) except -1 nogil
+    cdef int _copy_rows(self, const index_t *rows, index_t n, kernel_t **out, index_t first,
+                        index_t last) except -1 nogil

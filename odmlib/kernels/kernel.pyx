@@ -159,10 +159,14 @@ cdef class Kernel:
         return out
 
     cdef int fill(self, const index_t *rows, index_t n, kernel_t **out) except -1 nogil:
-        if n == 0 or self.n_rows == 0:
+        return self.fill_columns(rows, n, out, 0, self.n_rows)
+
+    cdef int fill_columns(self, const index_t *rows, index_t n, kernel_t **out, index_t first,
+                          index_t last) except -1 nogil:
+        if n == 0 or first >= last:
             return 0
         if self._precomputed:
-            return self._copy_rows(rows, n, out)
+            return self._copy_rows(rows, n, out, first, last)
         cdef odm_block_job job
         job.formula = self._compiled
         job.data.starts = &self._starts[0]
@@ -180,7 +184,7 @@ cdef class Kernel:
         # slices: few enough rows first, and where one panel is too much already, few enough columns
         cdef double work_per_row = self._starts[self.n_rows] + PAIR_WORK * self.n_rows
         cdef index_t batch = <index_t>(SLICE_WORK * self.threads / work_per_row) // PANEL_ROWS * PANEL_ROWS
-        cdef index_t span = self.n_rows
+        cdef index_t span = last - first
         if batch < PANEL_ROWS:
             batch = PANEL_ROWS
             span = max(<index_t>1024, <index_t>(self.n_rows * SLICE_WORK * self.threads / (work_per_row * batch)))
@@ -190,25 +194,27 @@ cdef class Kernel:
             job.n_rows = min(batch, n - r)
             job.out = out + r
             r += job.n_rows
-            start = 0
-            while start < self.n_rows:
+            start = first
+            while start < last:
                 job.first = start
-                start = job.last = min(start + span, self.n_rows)
+                start = job.last = min(start + span, last)
                 if odm_kernel_block(&job, self.precise) != 0:
                     with gil:
                         raise MemoryError("no memory for a block of kernel rows")
-                if r < n or start < self.n_rows:
+                if r < n or start < last:
                     with gil:
                         PyErr_CheckSignals()
         if self._compiled.kind == ODM_RBF:
             for r in range(n):
-                out[r][rows[r]] = <kernel_t>(1 + self._compiled.bias_squared)
+                if first <= rows[r] < last:
+                    out[r][rows[r]] = <kernel_t>(1 + self._compiled.bias_squared)
         return 0
 
-    cdef int _copy_rows(self, const index_t *rows, index_t n, kernel_t **out) except -1 nogil:
+    cdef int _copy_rows(self, const index_t *rows, index_t n, kernel_t **out, index_t first,
+                        index_t last) except -1 nogil:
         cdef index_t r, j
         for r in range(n):
-            for j in range(self.n_rows):
+            for j in range(first, last):
                 out[r][j] = <kernel_t>(self._matrix[rows[r], j] + self._compiled.bias_squared)
         return 0
 

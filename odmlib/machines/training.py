@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 import warnings
 from typing import Any
+
+import numpy as np
 
 from odmlib._version import __version__
 from odmlib.data.dataset import Dataset
@@ -41,7 +44,10 @@ def train_problem(problem: Problem, options: TrainOptions) -> Model:
         )
     formula = kernel_formula(problem.rows, options)
     control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
-    function, result = FITTERS[options.machine](problem, formula, options, control, _loaded(options.init))
+    with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
+        function, result = FITTERS[options.machine](problem, formula, options, control, _loaded(options.init))
+    if not math.isfinite(result.primal):
+        raise ParameterError("the objective overflows; scale the features or lower C (-c)")
     C, lambda_ = options.weights_for(problem.total_weight)
     parameters = {
         "C": C,

@@ -8,11 +8,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib.data.dataset import Dataset
+from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 
 Floats = NDArray[np.float64]
 
-MAX_DENSE_COLUMNS = 1 << 24  # wider weight vectors stay sparse: a huge feature index costs no memory
+DENSE_COLUMNS = 1 << 16  # wider weight vectors stay sparse unless the rows are large too
+
+
+def weighted_sums(rows: Dataset, columns: NDArray[np.int32], weights: Floats, threads: int) -> Floats:
+    """Sum over ascending columns of weight x_column, for every row; a huge column number costs no memory."""
+    from odmlib._core.rows import Rows
+
+    if rows.n_features <= max(DENSE_COLUMNS, rows.n_nonzeros):
+        dense = np.zeros(rows.n_features)
+        known = columns < rows.n_features
+        dense[columns[known]] = weights[known]
+        sums = Rows(rows).product(dense, threads)
+    else:
+        sums = Rows(rows.on_columns(columns)).product(weights, threads)
+    if not np.isfinite(sums).all():
+        raise ParameterError("decision values overflow on these rows; scale the data")
+    return sums
 
 
 @dataclass(frozen=True)
@@ -25,16 +42,7 @@ class LinearFunction:
     bias_weight: float
 
     def scores(self, rows: Dataset, threads: int) -> Floats:
-        from odmlib._core.rows import Rows
-
-        if rows.n_features <= MAX_DENSE_COLUMNS:
-            dense = np.zeros(rows.n_features)
-            known = self.columns < rows.n_features
-            dense[self.columns[known]] = self.weights[known]
-            result = Rows(rows).product(dense, threads)
-        else:
-            result = Rows(rows.on_columns(self.columns)).product(self.weights, threads)
-        return result + self.bias * self.bias_weight
+        return weighted_sums(rows, self.columns, self.weights, threads) + self.bias * self.bias_weight
 
 
 @dataclass(frozen=True)
@@ -60,11 +68,10 @@ class PrecomputedFunction:
     bias: float
 
     def scores(self, rows: Dataset, threads: int) -> Floats:
-        from odmlib._core.rows import Rows
-
-        dense = np.zeros(rows.n_features)
-        dense[self.serials - 1] = self.coefficients
-        return Rows(rows).product(dense, threads) + self.bias**2 * float(self.coefficients.sum())
+        serials, places = np.unique(self.serials, return_inverse=True)  # a serial may stand twice
+        weights = np.bincount(places, self.coefficients, minlength=len(serials))
+        constant = self.bias**2 * float(self.coefficients.sum())
+        return weighted_sums(rows, (serials - 1).astype(np.int32), weights, threads) + constant
 
 
 Function = LinearFunction | KernelFunction | PrecomputedFunction

@@ -28,14 +28,14 @@ from odmlib.data.files import Source, Target, open_input, open_output
 from odmlib.data.labels import python_label, read_labels, write_labels
 from odmlib.data.reading import parse_rows
 from odmlib.data.writing import format_blocks
-from odmlib.errors import ModelFormatError, ParameterError
-from odmlib.kernels.formula import KernelFormula
+from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
+from odmlib.kernels.formula import KERNELS, KernelFormula
 from odmlib.model.functions import Function, KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
-from odmlib.options import KERNELS, READY_MACHINES
 
 MAGIC = "odmlib model"
 VERSION = 1
+MACHINES = ("odm",)  # those whose models this version reads
 STATUSES = ("converged", "max_iter", "time_limit", "stopped", "stalled")
 MAX_HEADER_BYTES = 1 << 20
 FOREIGN = {
@@ -60,6 +60,7 @@ def model_text(model: Model) -> Iterator[bytes]:
     yield f"{MAGIC} {VERSION}\n{header}".encode()
     match model.function:
         case LinearFunction(columns, weights, _, bias_weight):
+            columns, weights = columns[weights != 0], weights[weights != 0]
             if bias_weight:
                 columns = np.concatenate([[-1], columns])
                 weights = np.concatenate([[bias_weight], weights])
@@ -97,8 +98,8 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
         yield f"margin_{name}", _number_text(value)
     yield "seed", report["seed"]
     match model.function:
-        case LinearFunction(columns, _, _, bias_weight):
-            yield "weights", len(columns) + (1 if bias_weight else 0)
+        case LinearFunction(_, weights, _, bias_weight):
+            yield "weights", int(np.count_nonzero(weights)) + (1 if bias_weight else 0)
         case KernelFunction(_, _, coefficients) | PrecomputedFunction(_, coefficients, _):
             yield "support_vectors", len(coefficients)
 
@@ -118,15 +119,18 @@ def _one_column(values: Any) -> Dataset:
 
 def load_model(source: Source) -> Model:
     """Read a model file: a path, `-` for standard input, an open file, or bytes."""
-    with open_input(source) as stream:
-        name = stream.name
-        text = bytearray()
-        while len(text) < len(MAGIC) + 1 and (more := stream.read(1 << 16)):
-            text += more
-        _check_magic(bytes(text[:200]), name)
-        while more := stream.read(1 << 20):
-            text += more
-    return _Reader(bytes(text), name).model()
+    text = bytearray()
+    try:
+        with open_input(source) as stream:
+            name = stream.name
+            while len(text) < len(MAGIC) + 1 and (more := stream.read(1 << 16)):
+                text += more
+            _check_magic(bytes(text[:200]), name)
+            while more := stream.read(1 << 20):
+                text += more
+    except DataFormatError as error:  # a packed file that does not unpack
+        raise ModelFormatError(error.message, error.path, error.line, error.column) from None
+    return _Reader(text, name).model()
 
 
 def _check_magic(start: bytes, name: str) -> None:
@@ -135,9 +139,11 @@ def _check_magic(start: bytes, name: str) -> None:
         version = line[len(MAGIC) :].strip()
         if version == str(VERSION):
             return
-        if version.isdigit() and int(version) > VERSION:
+        if version.isascii() and version.isdigit() and int(version) > VERSION:
             raise ModelFormatError(
-                f"the file has format {version}, made by a newer odmlib; this one reads format {VERSION}", name, 1
+                f"the file has format {version}, made by a newer odmlib; this one reads format {VERSION}",
+                name,
+                1,
             )
         raise ModelFormatError(f"expected '{MAGIC} {VERSION}', found '{line[:60]}'", name, 1)
     hint = next((f" (this looks like {what})" for mark, what in FOREIGN.items() if line.startswith(mark)), "")
@@ -148,7 +154,7 @@ def _check_magic(start: bytes, name: str) -> None:
 class _Reader:
     """One model file on its way to a Model; `take` hands out header fields and remembers what is left."""
 
-    def __init__(self, text: bytes, name: str):
+    def __init__(self, text: bytearray, name: str):
         self.name = name
         self.text = text
         self.fields: dict[str, tuple[str, int]] = {}
@@ -187,11 +193,13 @@ class _Reader:
         try:
             return convert(value)
         except ValueError as error:
-            detail = str(error) if isinstance(error, _Explained) else f"expected {expected}, found '{value[:60]}'"
+            detail = (
+                str(error) if isinstance(error, _Explained) else f"expected {expected}, found '{value[:60]}'"
+            )
             raise self.fault(f"{key}: {detail}", line) from None
 
     def model(self) -> Model:
-        machine = self.take("machine", _one_of(READY_MACHINES), "a machine: " + ", ".join(READY_MACHINES))
+        machine = self.take("machine", _one_of(MACHINES), "a machine: " + ", ".join(MACHINES))
         formula, parameters = self._parameters()
         tool = self.take("tool", str, "the program that made the file")
         label_type = self.take("label_type", str, "a type of label")
@@ -216,7 +224,7 @@ class _Reader:
             "C": _real(0, math.inf),
             "lambda": _real(0, math.inf),
             "nu": _real(0, 1),
-            "theta": _real(0, 1),
+            "theta": _real(0, math.nextafter(1, 0)),
             "bias": _real(0, math.inf),
             "tol": _real(0, 1),
         }
@@ -253,8 +261,9 @@ class _Reader:
             "solver": self.take("solver", str, "a name"),
             "iterations": self.take("iterations", count, "a count"),
         }
-        for key in ("primal", "dual", "gap"):
-            report[key] = self.take(key, real, "a number")
+        report["primal"] = self.take("primal", real, "a number")
+        for key in ("dual", "gap"):  # not known where training was stopped very early
+            report[key] = self.take(key, _real(-math.inf, math.inf, finite=False), "a number")
         report |= {"seconds": None, "threads": None, "seed": self.take("seed", count, "a count")}
         report["margin"] = {
             key: self.take(f"margin_{key}", real, "a number") for key in ("mean", "variance", "min")
@@ -266,7 +275,8 @@ class _Reader:
         section, count_key = ("w", "weights") if linear else ("SV", "support_vectors")
         if self.section != section:
             raise self.fault(
-                f"expected the line '{section}' for kernel {formula.name}, found '{self.section}'", self.body_line - 1
+                f"expected the line '{section}' for kernel {formula.name}, found '{self.section}'",
+                self.body_line - 1,
             )
         claimed = self.take(count_key, _whole(2**63 - 1), "a count")
         rows, leading = self._body(1 if linear or formula.name == "precomputed" else n_features, formula.name)
@@ -279,16 +289,12 @@ class _Reader:
         return KernelFunction(formula, rows, leading)
 
     def _body(self, width: int, kernel: str) -> tuple[Dataset, Any]:
-        body = self.text[self.body_start :]
-        if body.endswith(b"\r\n"):
-            body = body[:-2]
-        elif body.endswith(b"\n"):
-            body = body[:-1]
-        last = body.rfind(b"\n") + 1
-        if body[last:] != b"end":
+        end = len(self.text) - 1 if self.text.endswith(b"\n") else len(self.text)
+        last = max(self.body_start, self.text.rfind(b"\n", 0, end) + 1)
+        if self.text[last:end].removesuffix(b"\r") != b"end":
             raise self.fault("the last line must be 'end': the file is cut off or has something behind it")
         return parse_rows(
-            body[:last],
+            memoryview(self.text)[self.body_start : last],
             self.name,
             first_line=self.body_line,
             features=width,
@@ -301,13 +307,17 @@ class _Reader:
         """Rows are `column 1:weight`."""
         self._check_whole(leading, 0, n_features, "column")
         if np.any(np.diff(leading) <= 0):
-            raise self.fault("columns must ascend", self.body_line + int(np.argmax(np.diff(leading) <= 0)) + 1)
+            raise self.fault(
+                "columns must ascend", self.body_line + int(np.argmax(np.diff(leading) <= 0)) + 1
+            )
         weights = self._one_value_each(rows)
         columns = leading.astype(np.int64) - 1
         bias_weight = 0.0
         if len(columns) and columns[0] == -1:
             if not bias:
-                raise self.fault("a weight of the bias feature (column 0) in a model without bias", self.body_line)
+                raise self.fault(
+                    "a weight of the bias feature (column 0) in a model without bias", self.body_line
+                )
             bias_weight, columns, weights = float(weights[0]), columns[1:], weights[1:]
         return LinearFunction(columns.astype(np.int32), weights, bias, bias_weight)
 
@@ -320,7 +330,9 @@ class _Reader:
     def _one_value_each(self, rows: Dataset) -> Any:
         lengths = np.diff(rows.indptr)
         if np.any(lengths != 1):
-            raise self.fault("expected exactly one entry in the line", self.body_line + int(np.argmax(lengths != 1)))
+            raise self.fault(
+                "expected exactly one entry in the line", self.body_line + int(np.argmax(lengths != 1))
+            )
         return rows.values
 
     def _check_whole(self, numbers: Any, low: int, high: int, what: str) -> None:
@@ -361,10 +373,10 @@ def _whole(most: int) -> Callable[[str], int]:
     return convert
 
 
-def _real(low: float, high: float) -> Callable[[str], float]:
+def _real(low: float, high: float, finite: bool = True) -> Callable[[str], float]:
     def convert(text: str) -> float:
         value = float(text)
-        if "_" in text or not math.isfinite(value) or not low <= value <= high:
+        if "_" in text or (finite and math.isinf(value)) or not low <= value <= high:
             raise ValueError
         return value
 

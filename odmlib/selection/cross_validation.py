@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from odmlib.data.folds import stratified_folds
 from odmlib.data.problem import Problem
-from odmlib.machines.training import train_problem
+from odmlib.machines.training import kernel_formula, train_problem
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import CONVERGED
 
@@ -42,7 +42,8 @@ def cross_validate(
     unfinished = 0
     # gamma and lambda are those of the whole set: each fold tests the machine that all rows would train
     C, _ = options.weights_for(problem.total_weight)
-    options = dataclasses.replace(options, C=C, lambda_=None)
+    gamma = kernel_formula(problem.rows, options).gamma
+    options = dataclasses.replace(options, C=C, lambda_=None, gamma=gamma)
     for fold in range(n_folds):
         inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         part = problem.take(inside)
@@ -50,9 +51,9 @@ def cross_validate(
         if options.kernel == "precomputed":
             columns = inside.astype(np.int32)
             part.rows, rest = part.rows.on_columns(columns), rest.on_columns(columns)
-        present = np.unique(part.codes)
-        if len(present) == 1:
-            predicted[outside] = present[0]
+        present = np.unique(part.codes[part.weights > 0])
+        if len(present) < 2:
+            predicted[outside] = present[0] if len(present) else 0
         else:
             model = train_problem(part, options)
             unfinished += model.report["status"] != CONVERGED

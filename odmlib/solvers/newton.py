@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
 from odmlib.losses.loss import MarginLoss
-from odmlib.losses.sums import along_line, slopes_and_curvatures
+from odmlib.losses.sums import slopes_and_curvatures
 from odmlib.solvers.control import STALLED, TIME_LIMIT, Control, SolverResult, relative_gap
+from odmlib.solvers.line_search import line_search
 
 Floats = NDArray[np.float64]
 
@@ -32,8 +33,6 @@ MAX_STEPS = 500
 MAX_CG_STEPS = 2000
 MAX_EXPLICIT_COLUMNS = 2000  # 32 MB for H, a third of a second to factorise
 USUAL_CG_STEPS = 40  # a Newton step's conjugate gradient products, for choosing between the two forms
-LINE_SEARCH_STEPS = 30
-LINE_SEARCH_ACCURACY = 0.1  # |phi'(t)| against |phi'(0)|: Newton needs no better
 
 
 def solve_newton(
@@ -83,7 +82,7 @@ def solve_newton(
             step, used = _conjugate_gradients(rows, curvatures, gradient, enough, control, threads)
             cg_steps += used
         directions = y * rows.product(step, threads)
-        length = _line_search(w, step, margins, directions, loss, costs, threads)
+        length = line_search(float(w @ step), float(step @ step), margins, directions, loss, costs, threads)
         iteration += 1
         if length > 0:
             w += length * step
@@ -157,34 +156,3 @@ def _conjugate_gradients(
         direction *= product / previous
         direction += scaled
     return step, used
-
-
-def _line_search(
-    w: Floats,
-    step: Floats,
-    margins: Floats,
-    directions: Floats,
-    loss: MarginLoss,
-    costs: Floats,
-    threads: int,
-) -> float:
-    """t > 0 near the minimum of the convex phi(t) = P(w + t s), by Newton steps kept in a bracket."""
-    across, square = float(w @ step), float(step @ step)
-    at_zero = across + along_line(loss, margins, directions, 0.0, costs, threads)[0]
-    if not at_zero < 0:
-        return 0.0
-    low, high, t = 0.0, math.inf, 1.0
-    for _ in range(LINE_SEARCH_STEPS):
-        first, second = along_line(loss, margins, directions, t, costs, threads)
-        first += across + t * square
-        second += square
-        if abs(first) <= LINE_SEARCH_ACCURACY * -at_zero:
-            return t
-        if first < 0:
-            low = t
-        else:
-            high = t
-        t -= first / second
-        if not low < t < high:
-            t = (low + high) / 2 if math.isfinite(high) else 2 * low + 1
-    return low  # P still falls there

@@ -108,6 +108,17 @@ def test_width_covers_data_and_range():
     assert scaling.apply(Dataset.from_any([[1.0, 1.0, 1.0, 1.0]])).n_features == 4
 
 
+@given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 60)), intervals)
+def test_known_columns_are_found_among_any_others(known, used, interval):
+    columns = np.array(sorted(known), dtype=np.int32)
+    scaling = Scaling(columns, np.zeros(len(columns)), np.full(len(columns), 2.0), *interval)
+    row = np.zeros((1, 61))
+    row[0, sorted(used)] = 1.5
+    expected = np.zeros((1, 61))
+    expected[0, columns] = [image(row[0, j], 0.0, 2.0, *interval) for j in columns]
+    np.testing.assert_array_equal(scaling.apply(Dataset.from_any(row)).to_dense(), expected)
+
+
 def test_labels():
     rows = Dataset.from_any([[1.0], [2.0], [3.0]])
     scaling = Scaling.fit(rows, labels=np.array([-1.0, 1.5, 3.0]), target=(0, 1))
@@ -175,7 +186,7 @@ def test_an_absurd_result_is_refused():
     n = 50_000  # the unit matrix: 2.5e9 entries with the default interval, 5e4 with -l 0
     unit = Dataset(np.arange(n + 1), np.arange(n, dtype=np.int32), np.ones(n), n)
     for method in (Scaling.apply, lambda scaling, data: next(scaling.blocks(data))):
-        with pytest.raises(ParameterError, match=r"2,499,950,000 zeros .* -l 0 keeps zeros"):
+        with pytest.raises(ParameterError, match=r"2,499,950,000 zeros .* -l 0 keep zeros"):
             method(Scaling.fit(unit), unit)
     assert Scaling.fit(unit, 0, 1).apply(unit).n_nonzeros == n
 
@@ -184,7 +195,7 @@ def test_remarks():
     sparse = Dataset.from_any(np.eye(5))
     (growth,) = Scaling.fit(sparse).remark_growth(sparse)
     assert growth.startswith("scaling turns 20 zeros into other numbers (the data hold 5 values); ")
-    assert growth.endswith("-l 0 keeps zeros")
+    assert growth.endswith("-l 0 keep zeros")
     assert Scaling.fit(sparse, 0, 1).remark_growth(sparse) == []
     dense = Dataset.from_any([[1.0, 0.0, 2.0], [2.0, 3.0, 4.0]])
     assert Scaling.fit(dense).remark_growth(dense) == []
@@ -195,6 +206,9 @@ def test_remarks():
     assert one.endswith(": feature 2")
     (many,) = scaling.remark_unknown(Dataset.from_any([[3.0, 7.0, 0.0, 1.0]]), zero_based=True)
     assert many.endswith(": 2 features, the first is 1")
+    assert scaling.remark_unknown(Dataset.from_any([[3.0, 7.0], [1.0, 7.0]])) == []
+    (varying,) = scaling.remark_unknown(Dataset.from_any([[3.0, 7.0], [1.0, 8.0]]))
+    assert varying.endswith(": feature 2")
 
 
 # ------------------------------------------------------------------------------------- the range file

@@ -200,7 +200,7 @@ def test_other_python_threads_run_while_a_block_is_computed():
     counter = threading.Thread(target=count)
     counter.start()
     before = counted
-    kernel.block(range(64))
+    kernel.block(range(1500))
     after = counted
     running = False
     counter.join()

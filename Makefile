@@ -1,0 +1,57 @@
+# What a newcomer needs: `make demo` and `make test`. Both make an environment of their own in .venv.
+PYTHON ?= python3
+VENV ?= .venv
+PIP = $(VENV)/bin/python -m pip --disable-pip-version-check -q
+SOURCES = setup.py pyproject.toml README.md $(shell find odmlib bin -name '*.py' -o -name '*.pyx' -o -name '*.pxd' \
+	-o -name '*.pyi' -o -name '*.h' -o -name 'odm-*')
+
+.PHONY: demo test test-slow test-debug lint bench dist clean
+
+demo: $(VENV)/installed
+	$(VENV)/bin/python docs/demo.py
+
+test: $(VENV)/installed-test
+	$(VENV)/bin/pytest
+
+test-slow: $(VENV)/installed-test
+	$(VENV)/bin/pytest -m slow
+
+# the same suite with Cython's bounds checks compiled in
+test-debug:
+	ODMLIB_DEBUG=1 $(MAKE) VENV=.venv-debug test
+
+lint: $(VENV)/installed-dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench: $(VENV)/installed-test
+	$(VENV)/bin/python -m benchmarks
+
+# sdist and wheel, the suite run on the wheel in a clean environment
+dist: $(VENV)/installed-dev
+	rm -rf dist
+	$(VENV)/bin/python -m build
+	rm -rf .venv-dist && $(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip --disable-pip-version-check -q install "$$(ls dist/*.whl)[test]"
+	.venv-dist/bin/pytest
+
+clean:
+	rm -rf build dist *.egg-info .venv .venv-debug .venv-dist demo
+	find odmlib \( -name '*.so' -o -name '__pycache__' \) -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade pip
+
+$(VENV)/installed: $(VENV)/bin/python $(SOURCES)
+	$(PIP) install .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/bin/python $(SOURCES)
+	$(PIP) install ".[test]"
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-dev: $(VENV)/bin/python $(SOURCES)
+	$(PIP) install ".[dev]"
+	@touch $@ $(VENV)/installed $(VENV)/installed-test

@@ -1,0 +1,165 @@
+"""odm-predict: what it writes, what it says, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from odmlib.model.text_format import load_model
+from tests.model.examples import make_model
+
+from .tools import files, toy
+
+ROWS = "1 1:1 2:-2 6:0.5\n-1 3:4\n-1 1:-9\n"
+
+
+@pytest.fixture(autouse=True)
+def data(tools):
+    Path("d").write_text(ROWS)
+    for kind in ("linear", "rbf"):
+        make_model(kind).save(kind)
+
+
+def scores_of(name: str) -> list[float]:
+    return [float(line.split()[1]) for line in Path(name).read_text().splitlines()]
+
+
+def test_labels_and_accuracy(tools):
+    outcome = tools.predict("d linear out")
+    assert outcome == (0, "Accuracy = 66.6667% (2/3) (classification)\n", "")
+    assert Path("out").read_text() == "1\n-1\n1\n"
+    assert files() == ["d", "linear", "out", "rbf"]
+
+
+@pytest.mark.parametrize(("right", "line"), [(3, "100%"), (0, "0%"), (1, "33.3333%")])
+def test_accuracy_has_libsvms_digits(tools, right, line):
+    Path("e").write_text("1 1:1\n" * right + "-1 1:1\n" * (3 - right))
+    assert tools.predict("e linear out").out == f"Accuracy = {line} ({right}/3) (classification)\n"
+
+
+def test_output_to_stdout(tools):
+    outcome = tools.predict("d linear -")
+    assert outcome == (0, "1\n-1\n1\n", "Accuracy = 66.6667% (2/3) (classification)\n")
+    assert tools.predict("-q d linear -") == (0, "1\n-1\n1\n", "")
+
+
+def test_quiet(tools):
+    assert tools.predict("-q d linear out") == (0, "", "")
+    assert tools.predict("d linear out --quiet") == (0, "", "")
+
+
+@pytest.mark.parametrize("kind", ["linear", "rbf"])
+def test_scores_are_the_decision_values_exactly(tools, kind):
+    assert tools.predict(f"--scores -j 2 d {kind} out").code == 0
+    model = load_model(kind)
+    X = np.zeros((3, 6))
+    X[0, [0, 1, 5]], X[1, 2], X[2, 0] = (1, -2, 0.5), 4, -9
+    expected = model.decision_function(X)
+    assert scores_of("out") == expected.tolist()
+    labels = [float(line.split()[0]) for line in Path("out").read_text().splitlines()]
+    assert labels == np.where(expected > 0, 1.0, -1.0).tolist()
+
+
+def test_data_and_model_from_stdin(tools):
+    expected = tools.predict("d linear out")
+    assert tools.predict("- linear out2", stdin=ROWS.encode()) == expected
+    assert tools.predict("d - out3", stdin=Path("linear").read_bytes()) == expected
+    assert Path("out").read_bytes() == Path("out2").read_bytes() == Path("out3").read_bytes()
+    outcome = tools.predict("- - out4")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["linear", "rbf"])
+def test_wide_rows_are_cut_and_told_once(tools, kind):
+    Path("wide").write_text("1 1:1 7:3\n-1 2:1 2147483647:5\n" * 50)
+    Path("cut").write_text("1 1:1\n-1 2:1\n" * 50)
+    outcome = tools.predict(f"wide {kind} out")
+    assert outcome.err == (
+        "odm-predict: warning: features above 6 were not seen in training and are left out (X has 2147483647)\n"
+    )
+    assert outcome.out == tools.predict(f"cut {kind} out2").out
+    assert Path("out").read_bytes() == Path("out2").read_bytes()
+
+
+def test_narrow_rows_are_fine(tools):
+    Path("narrow").write_text("1\n-1 1:0\n1 2:3\n")
+    assert tools.predict("narrow rbf out").err == ""
+
+
+def test_zero_based_models_read_zero_based_files(tools):
+    make_model("linear", zero_based=True).save("zero")
+    Path("z").write_text("1 0:1 1:-2 5:0.5\n-1 2:4\n-1 0:-9\n")
+    assert tools.predict("--scores z zero out").code == 0
+    tools.predict("--scores d linear out2")
+    assert Path("out").read_bytes() == Path("out2").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (np.array([3, -4]), {"3", "-4"}),
+        (np.array([2**63 - 1, 5]), {"9223372036854775807", "5"}),
+        (np.array([0.5, 1e300]), {"0.5", "1e+300"}),
+        (np.array(["spam", "a b"]), {"spam", "a b"}),
+        (np.array(["ü\n", "\ud800\t"]), {"ü\\n", "\\ud800\\t"}),
+        (np.array([True, False]), {"True", "False"}),
+        (np.array([1, "x"], dtype=object), {"1", "x"}),
+    ],
+)
+def test_labels_of_every_type(tools, labels, names):
+    make_model("rbf", labels=labels).save("m")
+    Path("many").write_text("0 1:1\n0 4:2.5e10\n0\n")
+    outcome = tools.predict("many m out")
+    assert outcome.code == 0
+    lines = Path("out").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 3
+    assert set(lines) <= names
+    if labels.dtype.kind in "fiub":
+        assert outcome.out.endswith("(classification)\n")
+    else:
+        assert outcome.err == "odm-predict: the labels of this model are not numbers: no accuracy\n"
+
+
+def test_a_score_of_zero_is_the_second_label(tools):
+    Path("m").write_bytes(Path("linear").read_bytes().replace(b"\n0 1:2.5\n", b"\n").replace(b"weights 4", b"weights 3"))
+    Path("e").write_text("1\n")
+    assert tools.predict("--scores e m -").out == "-1 0.0\n"
+
+
+def test_overflow_is_no_label(tools):
+    Path("e").write_text("1 1:1.7e308 3:1.7e308 6:1.7e308\n")
+    Path("m").write_bytes(Path("linear").read_bytes().replace(b"\n1 1:0.1\n", b"\n1 1:10\n"))
+    outcome = tools.predict("e m out")
+    assert outcome == (1, "", "odm-predict: decision values overflow on these rows; scale the data\n")
+    assert not Path("out").exists()
+
+
+def test_inputs_are_never_replaced(tools):
+    for words in ("d linear d", "d linear linear", "d linear ./d"):
+        outcome = tools.predict(words)
+        assert outcome.code == 2
+        assert "would replace the input" in outcome.err
+    assert Path("d").read_text() == ROWS
+    load_model("linear")
+
+
+def test_many_rows_in_blocks(tools, monkeypatch):
+    from odmlib.cli import predict
+
+    Path("many").write_text(toy(100))
+    tools.predict("--scores many linear out")
+    monkeypatch.setattr(predict, "BLOCK_ROWS", 7)
+    tools.predict("--scores many linear out2")
+    assert Path("out").read_bytes() == Path("out2").read_bytes()
+    assert Path("out").read_text().count("\n") == 100
+
+
+def test_help_and_version(tools):
+    for flag in ("-h", "--help"):
+        outcome = tools.predict(flag)
+        assert (outcome.code, outcome.err) == (0, "")
+        assert outcome.out.startswith("usage: odm-predict [options] test_file model_file output_file\n")
+    assert tools.predict("--version").out.startswith("odm-predict ")

@@ -1,0 +1,190 @@
+"""Dataset: the border where foreign matrices come in."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+
+from odmlib.data.dataset import Dataset
+from odmlib.errors import ParameterError
+
+DENSE = np.array([[0.0, 1.5, 0.0, -2.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 4.0, 0.5], [0.0, 0.0, 0.0, 0.0]])
+
+
+def check(rows, expected):
+    expected = np.asarray(expected, dtype=np.float64)
+    assert (rows.indptr.dtype, rows.indices.dtype, rows.values.dtype) == (np.int64, np.int32, np.float64)
+    assert rows.shape == expected.shape
+    assert rows.to_dense().tolist() == expected.tolist()
+    for start, end in zip(rows.indptr[:-1], rows.indptr[1:], strict=True):
+        assert (np.diff(rows.indices[start:end]) > 0).all()
+    for array in (rows.indptr, rows.indices, rows.values):
+        assert array.flags.c_contiguous
+        assert not array.flags.writeable
+
+
+SPARSE_KINDS = ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"]
+
+
+@pytest.mark.parametrize("kind", SPARSE_KINDS)
+@pytest.mark.parametrize("family", ["array", "matrix"])
+def test_sparse_kinds(kind, family):
+    X = getattr(sparse, f"{kind}_{family}")(DENSE)
+    check(Dataset.from_any(X), DENSE)
+
+
+@pytest.mark.parametrize(
+    "dtype", [bool, np.int8, np.uint64, np.int64, np.float16, np.float32, np.longdouble, object]
+)
+def test_dense_types(dtype):
+    X = np.abs(np.round(DENSE)).astype(dtype)
+    check(Dataset.from_any(X), X)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.int64, np.float32])
+def test_sparse_types(dtype):
+    X = sparse.csr_array(np.abs(np.round(DENSE)).astype(dtype))
+    check(Dataset.from_any(X), X.toarray())
+
+
+def test_layouts_of_dense(tmp_path):
+    check(Dataset.from_any(DENSE.tolist()), DENSE)
+    check(Dataset.from_any(np.asfortranarray(DENSE)), DENSE)
+    check(Dataset.from_any(np.repeat(DENSE, 2, axis=1)[:, ::2]), DENSE)
+    check(Dataset.from_any(DENSE[::-1, ::-1]), DENSE[::-1, ::-1])
+    np.save(tmp_path / "x.npy", DENSE)
+    check(Dataset.from_any(np.load(tmp_path / "x.npy", mmap_mode="r")), DENSE)
+
+
+def test_read_only_memory_map_in_a_sparse_matrix(tmp_path):
+    X = sparse.csr_array(DENSE)
+    parts = []
+    for name in ("data", "indices", "indptr"):
+        np.save(tmp_path / f"{name}.npy", getattr(X, name))
+        parts.append(np.load(tmp_path / f"{name}.npy", mmap_mode="r"))
+    check(Dataset.from_any(sparse.csr_array(tuple(parts), shape=X.shape)), DENSE)
+
+
+def test_wide_unsorted_and_repeated_indices():
+    wide = sparse.csr_array(DENSE)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    check(Dataset.from_any(wide), DENSE)
+    unsorted = sparse.csr_array(([4.0, 3.0, 1.0], [2, 0, 1], [0, 2, 3]), shape=(2, 3))
+    check(Dataset.from_any(unsorted), [[3, 0, 4], [0, 1, 0]])
+    assert unsorted.indices.tolist() == [2, 0, 1]  # the caller's matrix is as it was
+    repeated = sparse.csr_array(([1.0, 2.0, 5.0], [1, 1, 0], [0, 2, 3]), shape=(2, 2))
+    check(Dataset.from_any(repeated), [[0, 3], [5, 0]])
+    assert repeated.data.tolist() == [1, 2, 5]
+
+
+@pytest.mark.parametrize("kind", ["csr", "coo"])
+def test_repeated_narrow_integers_do_not_wrap(kind):
+    X = sparse.coo_array((np.array([100, 100], dtype=np.int8), ([0, 0], [1, 1])), shape=(1, 2))
+    if kind == "csr":
+        X = sparse.csr_array((X.data, [1, 1], [0, 2]), shape=(1, 2))
+    check(Dataset.from_any(X), [[0, 200]])
+
+
+def test_spare_room_behind_the_stored_values():
+    X = sparse.csr_array(([1.0, 2.0, 99.0], [0, 1, 77], [0, 1, 2]), shape=(2, 2))
+    check(Dataset.from_any(X), [[1, 0], [0, 2]])
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_empty_shapes(shape):
+    for X in (np.zeros(shape), sparse.csr_array(shape), sparse.coo_array(shape)):
+        rows = Dataset.from_any(X)
+        check(rows, np.zeros(shape))
+        assert rows.squared_norms().shape == (shape[0],)
+        assert rows.variance() == 0
+        assert rows.to_scipy().shape == shape
+        assert rows.take(np.arange(shape[0])).shape == shape
+        assert rows.used_columns().tolist() == []
+
+
+def test_the_callers_arrays_stay_writable_and_unchanged():
+    X = sparse.csr_array(DENSE)
+    dense = DENSE.copy()
+    for source in (X, dense):
+        rows = Dataset.from_any(source)
+        with pytest.raises(ValueError, match="read-only"):
+            rows.values[0] = 7
+    for array in (X.data, X.indices, X.indptr, dense):
+        assert array.flags.writeable
+    assert X.toarray().tolist() == dense.tolist() == DENSE.tolist()
+    parts = (X.indptr.astype(np.int64), X.indices, X.data)
+    Dataset(*parts, 4)
+    assert all(array.flags.writeable for array in parts)
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        ([1.0, 2.0], "two dimensions.*reshape"),
+        (np.zeros((2, 2, 2)), "two dimensions"),
+        (5, "two dimensions"),
+        (None, "two dimensions"),
+        (sparse.coo_array(np.ones(3)), "two dimensions"),
+        ([[1, 2], [3]], "X cannot be read as a matrix"),
+        ([["a", "b"]], "expected numbers"),
+        ([["1", "2"]], "expected numbers"),
+        (np.array([["2020-01-01"]], dtype="M8[D]"), "expected numbers"),
+        ([[None, 1]], "NaN|cannot be read"),
+        ([[1j]], "complex"),
+        (sparse.csr_array([[1j]]), "complex"),
+        ([[np.nan, 1]], "NaN or infinity"),
+        ([[1, -np.inf]], "NaN or infinity"),
+        (sparse.csr_array([[np.nan, 1]]), "NaN or infinity"),
+        (np.array([["1e400"]]).astype(np.longdouble), "NaN or infinity"),
+        (np.ma.masked_equal([[1.0, 2.0]], 2.0), "masked"),
+        (sparse.csr_array((1, 2**31)), "the limit is"),
+    ],
+)
+def test_refused(X, words):
+    with pytest.raises(ParameterError, match=words):
+        Dataset.from_any(X)
+
+
+@pytest.mark.parametrize(
+    ("indices", "indptr"),
+    [([0, 5], [0, 1, 2]), ([0, -1], [0, 1, 2]), ([0, 1], [0, 2, 1]), ([0, 1], [1, 1, 2])],
+)
+def test_broken_index_arrays_are_refused(indices, indptr):
+    X = sparse.csr_array(np.eye(2))
+    X.indices, X.indptr = np.array(indices, dtype=np.int32), np.array(indptr, dtype=np.int32)
+    with pytest.raises(ParameterError, match="index arrays"):
+        Dataset.from_any(X)
+
+
+def test_methods_against_dense():
+    generator = np.random.default_rng(3)
+    for _ in range(50):
+        dense = generator.normal(size=(6, 5)) * (generator.random((6, 5)) < generator.choice([0.1, 0.5, 1.0]))
+        rows = Dataset.from_any(dense)
+        order = generator.integers(0, 6, size=9)
+        columns = np.flatnonzero(generator.random(5) < 0.5).astype(np.int32)
+        assert np.allclose(rows.squared_norms(), (dense**2).sum(axis=1), rtol=1e-15, atol=0)
+        assert rows.variance() == pytest.approx(dense.var())
+        check(rows.take(order), dense[order])
+        check(rows.on_columns(columns), dense[:, columns])
+        check(rows.with_features(3), dense[:, :3])
+        check(rows.with_features(7), np.pad(dense, ((0, 0), (0, 2))))
+        assert rows.used_columns().tolist() == np.flatnonzero(dense.any(axis=0)).tolist()
+        assert rows.to_scipy().toarray().tolist() == dense.tolist()
+
+
+def test_squared_norms_before_empty_rows_at_the_end():
+    assert Dataset.from_any([[1, 2], [0, 0]]).squared_norms().tolist() == [5, 0]
+
+
+def test_pickle_and_repr():
+    rows = Dataset.from_any(DENSE)
+    back = pickle.loads(pickle.dumps(rows))
+    check(back, DENSE)
+    assert repr(back) == "Dataset(4 rows, 4 features, 5 nonzeros)"
+
+
+def test_a_dataset_passes_through():
+    rows = Dataset.from_any(DENSE)
+    assert Dataset.from_any(rows) is rows

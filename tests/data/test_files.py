@@ -1,0 +1,364 @@
+"""Opening inputs and outputs: names, compression, pipes, temporary files, errors."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from odmlib.data.files import open_input, open_output
+from odmlib.data.reading import read_data
+from odmlib.errors import DataFormatError, ParameterError
+
+ROOT = Path(__file__).parents[2]
+TEXT = b"1 1:2 3:4\n-1 2:5\n" * 50
+PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def contents(source):
+    with open_input(source) as stream:
+        return stream.read()
+
+
+def run(code, **options):
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60, **options)
+
+
+# ------------------------------------------------------------------------------------ input
+
+
+def test_kinds_of_source(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(TEXT)
+    assert contents(str(path)) == TEXT
+    assert contents(path) == TEXT
+    assert contents(TEXT) == contents(bytearray(TEXT)) == contents(memoryview(TEXT)) == TEXT
+    assert contents(io.BytesIO(TEXT)) == TEXT
+    assert contents(io.StringIO(TEXT.decode())) == TEXT
+    with path.open("rb") as binary, path.open() as text, path.open("rb", buffering=0) as raw:
+        for stream in (binary, text, raw):
+            assert contents(stream) == TEXT
+            assert not stream.closed
+
+
+def test_only_read_is_needed():
+    class Minimal:
+        def __init__(self):
+            self.inner = io.BytesIO(gzip.compress(TEXT))
+
+        def read(self, size):
+            return self.inner.read(min(size, 5))
+
+    assert contents(Minimal()) == TEXT
+
+
+def test_names(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"1 x\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("1 x\n"))
+    with path.open("rb") as stream:
+        for source, name in [("a.txt", "a.txt"), (path, str(path)), (stream, str(path)), ("-", "<stdin>")]:
+            with pytest.raises(DataFormatError) as caught:
+                read_data(source)
+            assert str(caught.value).startswith(f"{name}:1:3: ")
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_compression_is_known_by_content(kind, tmp_path):
+    path = tmp_path / "plain.txt"
+    path.write_bytes(PACKERS[kind](TEXT))
+    assert contents(path) == TEXT
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_members_one_after_the_other(kind):
+    pack = PACKERS[kind]
+    padding = b"" if kind == "bz2" else bytes(8)
+    assert contents(pack(TEXT) + pack(b"") + pack(TEXT)) == 2 * TEXT
+    assert contents(pack(TEXT) + padding + pack(TEXT) + padding) == 2 * TEXT
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_large_and_very_compressible(kind):
+    data = b"1 1:2\n" * 500_000
+    assert contents(PACKERS[kind](data)) == data
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_truncated_at_every_byte(kind):
+    packed = PACKERS[kind](TEXT)
+    for length in range(6, len(packed)):
+        with pytest.raises(DataFormatError, match=r"^<bytes>: \w+ data (end too early|are corrupt)"):
+            contents(packed[:length])
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_corrupt_or_followed_by_something_else(kind, tmp_path):
+    packed = bytearray(PACKERS[kind](TEXT))
+    path = tmp_path / "data"
+    path.write_bytes(bytes(packed) + b"1 1:2\n")
+    with pytest.raises(DataFormatError) as caught:
+        read_data(path)
+    assert caught.value.path == str(path)
+    packed[len(packed) // 2] ^= 0xFF
+    with pytest.raises(DataFormatError, match=r"corrupt|too early"):
+        contents(bytes(packed))
+
+
+def test_fifo_with_compressed_data(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(gzip.compress(TEXT),))
+    writer.start()
+    X, _ = read_data(path)
+    writer.join()
+    assert X.shape == (100, 3)
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+@pytest.mark.parametrize("pack", [bytes, lzma.compress])
+def test_standard_input_by_pipe(name, pack):
+    code = f"from odmlib.data.reading import read_dataset; print(read_dataset({name!r})[0])"
+    result = run(code, input=pack(TEXT))
+    assert result.stdout == b"Dataset(100 rows, 3 features, 150 nonzeros)\n", result.stderr
+
+
+def test_missing_directory_and_unreadable(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        open_input(tmp_path / "none")
+    assert caught.value.filename == str(tmp_path / "none")
+    with pytest.raises(IsADirectoryError) as caught:
+        open_input(str(tmp_path))
+    assert caught.value.filename == str(tmp_path)
+    secret = tmp_path / "secret"
+    secret.touch(mode=0)
+    if not AS_ROOT:
+        with pytest.raises(PermissionError):
+            open_input(secret)
+    with pytest.raises(OSError, match="too long"):
+        open_input("x" * 5000)
+
+
+@pytest.mark.parametrize("source", [3, None, "a\0b", 2.5])
+def test_what_is_no_source(source):
+    with pytest.raises(ParameterError):
+        open_input(source)
+    with pytest.raises(ParameterError), open_output(source):
+        pass
+
+
+def test_dev_null_has_no_rows():
+    with pytest.raises(DataFormatError, match=r"^/dev/null: no rows found$"):
+        read_data("/dev/null")
+
+
+def test_text_file_in_another_encoding(tmp_path):
+    path = tmp_path / "latin"
+    path.write_bytes(b"1 1:2 # caf\xe9\n")
+    with path.open(encoding="utf-8") as stream, pytest.raises(DataFormatError, match="not utf-8 text"):
+        read_data(stream)
+
+
+# ------------------------------------------------------------------------------------ output
+
+
+def write(target, data=b"new"):
+    with open_output(target) as stream:
+        stream.write(data)
+
+
+def test_writes_bytes_and_text(tmp_path):
+    write(tmp_path / "bytes")
+    assert (tmp_path / "bytes").read_bytes() == b"new"
+    with open_output(tmp_path / "text", text=True) as stream:
+        stream.write("é\n")
+    assert (tmp_path / "text").read_bytes() == "é\n".encode()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bytes", "text"]
+
+
+def test_nothing_is_seen_before_the_end(tmp_path):
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    with open_output(path) as stream:
+        stream.write(b"new")
+        stream.flush()
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit, OSError])
+@pytest.mark.parametrize("text", [False, True])
+def test_an_exception_leaves_no_trace(error, text, tmp_path):
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    for target in (path, tmp_path / "other"):
+        with pytest.raises(error), open_output(target, text=text) as stream:
+            stream.write("half" if text else b"half")
+            raise error
+    assert path.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_error_about_another_file_keeps_its_name(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught, open_output(tmp_path / "out"):
+        open_input("elsewhere")
+    assert caught.value.filename == "elsewhere"
+
+
+def test_permissions_are_those_of_a_plain_open(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write(tmp_path / "new")
+        (tmp_path / "plain").write_bytes(b"")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    kept = tmp_path / "kept"
+    kept.touch()
+    kept.chmod(0o751)
+    write(kept)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o751
+
+
+@pytest.mark.skipif(AS_ROOT, reason="root may write anything")
+def test_a_protected_file_is_not_replaced(tmp_path):
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    path.chmod(0o444)
+    with pytest.raises(PermissionError) as caught:
+        write(path)
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == b"old"
+
+
+def test_a_symbolic_link_stays_one(tmp_path):
+    (tmp_path / "deep").mkdir()
+    real, link, dangling = tmp_path / "deep" / "real", tmp_path / "link", tmp_path / "dangling"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    dangling.symlink_to(tmp_path / "deep" / "made")
+    write(link)
+    write(dangling)
+    assert link.is_symlink()
+    assert real.read_bytes() == (tmp_path / "deep" / "made").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("none/out", FileNotFoundError),
+        (".", IsADirectoryError),
+        ("file/out", NotADirectoryError),
+        ("x" * 300, OSError),
+    ],
+)
+def test_impossible_targets(name, error, tmp_path):
+    (tmp_path / "file").touch()
+    target = f"{tmp_path}/{name}"
+    with pytest.raises(error) as caught:
+        write(target)
+    assert caught.value.filename == target
+
+
+def test_file_objects_are_left_open(tmp_path):
+    binary, text = io.BytesIO(), io.StringIO()
+    for target in (binary, text):
+        write(target)
+        with open_output(target, text=True) as stream:
+            stream.write("ß")
+        assert not target.closed
+    assert binary.getvalue() == "newß".encode()
+    assert text.getvalue() == "newß"
+    with (tmp_path / "out").open("wb") as target:
+        write(target)
+        assert not target.closed
+        assert (tmp_path / "out").read_bytes() == b"new"
+
+
+def test_devices_and_pipes_are_written_directly(tmp_path):
+    write("/dev/null")
+    assert not Path("/dev/null").is_file()
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    received = []
+    reader = threading.Thread(target=lambda: received.append(path.read_bytes()))
+    reader.start()
+    write(path)
+    reader.join()
+    assert received == [b"new"]
+    assert path.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("size", [1, 10**6])
+def test_a_full_disk_is_noticed(size):
+    with pytest.raises(OSError, match="No space left") as caught:
+        write("/dev/full", b"x" * size)
+    assert caught.value.filename == "/dev/full"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_standard_output_is_noticed_once():
+    code = (
+        "from odmlib.data.files import open_output\n"
+        "try:\n"
+        "    with open_output('-', text=True) as stream: stream.write('x')\n"
+        "except OSError as error: raise SystemExit(str(error))\n"
+    )
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(
+            [sys.executable, "-X", "dev", "-c", code],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    assert (result.returncode, result.stderr) == (1, b"[Errno 28] No space left on device: '<stdout>'\n")
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_standard_output(name, tmp_path):
+    code = (
+        "from odmlib.data.files import open_output\n"
+        "print('before')\n"
+        f"with open_output({name!r}) as stream: stream.write(b'new\\n')\n"
+        "print('after')\n"
+    )
+    assert run(code).stdout == b"before\nnew\nafter\n"
+    with (tmp_path / "out").open("wb") as file:
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=file, check=True, timeout=60)
+    assert (tmp_path / "out").read_bytes() == b"before\nnew\nafter\n"
+
+
+def test_standard_output_replaced_by_an_object(capsys, monkeypatch):
+    write("-", b"one")
+    assert capsys.readouterr().out == "one"
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    write("-", b"two")
+    assert sys.stdout.getvalue() == "two"
+
+
+def test_broken_pipe_is_raised():
+    code = (
+        "from odmlib.data.files import open_output\n"
+        "try:\n"
+        "    with open_output('-') as stream:\n"
+        "        for _ in range(100): stream.write(b'x' * 100000)\n"
+        "except BrokenPipeError: raise SystemExit(7)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    assert process.wait(60) == 7
+    assert process.stderr.read() == b""
+    process.stderr.close()

@@ -1,0 +1,133 @@
+"""Every option: its range, its message, its flag, its text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from odmlib.errors import ParameterError
+from odmlib.model.text_format import MACHINES as READABLE_MACHINES
+from odmlib.options import KERNELS, MACHINES, READY_MACHINES, SOLVERS, TrainOptions, flag_of, option_fields
+
+GOOD = {
+    "machine": ["odm"],
+    "kernel": list(KERNELS),
+    "degree": [1, 3, 100, np.int64(2)],
+    "gamma": ["scale", "auto", 1e-300, 1, 1e300, np.float32(0.5)],
+    "coef0": [-1e300, 0, 1],
+    "C": [None, 1e-300, 1, 1e300, np.float64(2)],
+    "lambda_": [None, 1e-300, 1e300],
+    "nu": [0, 0.5, 1],
+    "theta": [0, 0.2, 0.999999],
+    "bias": [None, -1, 0, 2.5],
+    "tol": [1e-300, 1e-3, 1],
+    "cache_mb": [1e-3, 200, 1e9],
+    "shrinking": [True, False, 0, 1],
+    "solver": ["auto", "newton", "working-set"],
+    "threads": [None, 1, 1024],
+    "seed": [0, 2**63 - 1, np.int32(7)],
+    "max_iter": [None, 1, 2**62],
+    "time_limit": [None, 1e-9, 1e9],
+    "class_weight": [None, "balanced", {1: 2}, {"a": 0, "b": 0.5}, {}],
+    "sample_weight": [None],
+    "init": [None],
+    "callback": [None, print],
+}
+NO_NUMBERS = ["1", "abc", [1], np.array([1.0]), 1j, {}]
+NOT_FINITE = [np.nan, np.inf, -np.inf]
+BAD = {
+    "machine": ["ODM", "", 2, None, "svm", "mcodm"],
+    "kernel": ["RBF", "", 2, None, "laplace"],
+    "degree": [0, -1, 101, 2.5, 2.0, None, *NO_NUMBERS, *NOT_FINITE],
+    "gamma": [0, -1, "0.5", "wide", None, *NO_NUMBERS, *NOT_FINITE],
+    "coef0": [None, *NO_NUMBERS, *NOT_FINITE],
+    "C": [0, -1, *NO_NUMBERS, *NOT_FINITE],
+    "lambda_": [0, -1, *NO_NUMBERS, *NOT_FINITE],
+    "nu": [-0.1, 1.1, None, *NO_NUMBERS, *NOT_FINITE],
+    "theta": [-0.1, 1, 1.5, None, *NO_NUMBERS, *NOT_FINITE],
+    "bias": [*NO_NUMBERS, *NOT_FINITE],
+    "tol": [0, -1, 1.1, None, *NO_NUMBERS, *NOT_FINITE],
+    "cache_mb": [0, -1, 1e13, None, *NO_NUMBERS, *NOT_FINITE],
+    "shrinking": [2, -1, "1", None, "no"],
+    "solver": ["", "dcd", "fast", None, 1],
+    "threads": [0, -1, 1025, 1.5, *NO_NUMBERS, *NOT_FINITE],
+    "seed": [-1, 2**63, 1.5, None, *NO_NUMBERS, *NOT_FINITE],
+    "max_iter": [0, -1, 1.5, 2**63, *NO_NUMBERS, *NOT_FINITE],
+    "time_limit": [0, -1, *NO_NUMBERS, *NOT_FINITE],
+    "class_weight": ["even", 3, [1, 2], {1: -1}, {1: np.nan}, {1: np.inf}, {1: "2"}, {1: None}],
+    "callback": [3, "print"],
+}
+
+
+def test_every_option_is_tested():
+    names = [option.name for option in option_fields()]
+    assert list(GOOD) == names
+    assert set(names) - set(BAD) == {"sample_weight", "init"}  # looked at where they are used
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good_values(name):
+    for value in GOOD[name]:
+        assert getattr(TrainOptions(**{name: value}), name) is value
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_values_are_named(name):
+    for value in BAD[name]:
+        with pytest.raises(ParameterError) as caught:
+            TrainOptions(**{name: value})
+        message = str(caught.value)
+        flags = next(option for option in option_fields() if option.name == name).metadata["flags"]
+        if name == "class_weight":
+            assert "class_weight" in message or "class weight (-w)" in message
+        elif name != "machine" or value not in MACHINES:
+            assert message.startswith(f"{name} ({flags[0]}) must be " if flags else f"{name} must be ")
+        shown = next(iter(value.values())) if name == "class_weight" and isinstance(value, dict) else value
+        assert str(shown) in message or repr(shown) in message
+
+
+def test_two_names_for_one_thing():
+    with pytest.raises(ParameterError, match="give one of them"):
+        TrainOptions(C=1, lambda_=1)
+
+
+def test_solvers_go_with_kernels():
+    for kernel in KERNELS:
+        fitting = SOLVERS["linear" if kernel == "linear" else "kernel"]
+        for solver in {*SOLVERS["linear"], *SOLVERS["kernel"]}:
+            if solver in fitting:
+                TrainOptions(kernel=kernel, solver=solver)
+            else:
+                with pytest.raises(ParameterError, match=f"for kernel {kernel}, found '{solver}'"):
+                    TrainOptions(kernel=kernel, solver=solver)
+
+
+def test_defaults_of_the_bias():
+    assert [TrainOptions(kernel=kernel).bias_value for kernel in KERNELS] == [1, 1, 0, 0, 0]
+    assert TrainOptions(kernel="linear", bias=-1).bias_value == 0
+    assert TrainOptions(kernel="rbf", bias=2).bias_value == 2
+
+
+def test_lambda_and_c():
+    assert TrainOptions().weights_for(10) == (1, 10)
+    assert TrainOptions(C=3).weights_for(10) == (3, 30)
+    assert TrainOptions(lambda_=5).weights_for(10) == (0.5, 5)
+    with pytest.raises(ParameterError, match="overflows"):
+        TrainOptions(C=1e308).weights_for(10)
+
+
+def test_machines():
+    assert MACHINES.index("odm") == 2
+    assert READY_MACHINES == READABLE_MACHINES
+    with pytest.raises(ParameterError, match="machine svm is not part of this version yet; ready: odm"):
+        TrainOptions(machine="svm")
+
+
+def test_flags():
+    flags = [flag for option in option_fields() for flag in option.metadata["flags"]]
+    assert len(flags) == len(set(flags))
+    assert flag_of("theta") == "theta (-p)"
+    assert flag_of("callback") == "callback"
+    for option in option_fields():
+        assert option.metadata["help"]
+        assert bool(option.metadata["flags"]) == (option.metadata["convert"] is not None)
