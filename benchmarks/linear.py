@@ -1,6 +1,6 @@
 """Linear training side by side with LIBLINEAR on real sets.
 
-    python -m benchmarks.linear [--sets a9a,ijcnn1] [--C 0.03125,1,32] [--solvers auto,newton,dcd] [--tol 1e-3]
+    python -m benchmarks.linear [--sets a9a,ijcnn1] [--C 0.03125,1,32] [--solvers auto,newton,dcd]
 
 nu = 1, so that LIBLINEAR's -s 11 (Newton) and -s 12 (dual coordinate descent) solve the very same problem:
 -p theta -c C/(1-theta)^2. Every program gets the data in memory; only training is timed, on one thread
@@ -121,14 +121,19 @@ def main(argv=None) -> int:
         X, y = data
         for C in map(float, args.C.split(",")):
             print(f"\n{name}: {X.shape[0]} x {X.shape[1]}, {X.nnz} values, C = {C:g}, tol = {args.tol:g}")
-            runs = {f"odmlib {solver}": run_odmlib(X, y, C, args, solver) for solver in args.solvers.split(",")}
+            runs = {
+                f"odmlib {solver}": run_odmlib(X, y, C, args, solver) for solver in args.solvers.split(",")
+            }
             peers = {f"LIBLINEAR -s {machine}": run_liblinear(X, y, C, machine) for machine in (11, 12)}
             fastest = min(seconds for seconds, _, _ in peers.values())
             values = {run: objective(X, y, w, C) for run, (_, w, _) in (runs | peers).items()}
             best = min(values.values())
             for run, (seconds, _, note) in (runs | peers).items():
                 above = (values[run] - best) / max(1.0, best)
-                print(f"  {run:16} {seconds:8.3f} s {seconds / fastest:7.2f} x  P {above:+.1e}  {note}", flush=True)
+                print(
+                    f"  {run:16} {seconds:8.3f} s {seconds / fastest:7.2f} x  P {above:+.1e}  {note}",
+                    flush=True,
+                )
     return 0
 
 

@@ -7,6 +7,8 @@ its weights are Newton's start and its dual value Newton's bound.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,14 +43,16 @@ def solve_linear(
         return solve_newton(rows, y, costs, loss, control, threads=threads, start=start)
     if solver == "svrg":
         return solve_svrg(rows, y, costs, loss, control, threads=threads, seed=seed, start=start)
-    descent = {"shrinking": shrinking, "threads": threads, "seed": seed}
+    descend = partial(
+        solve_dcd, rows, y, costs, loss, control, shrinking=shrinking, threads=threads, seed=seed
+    )
     if solver == "dcd":
         duals = None
         if start is not None:
             duals = duals_from_margins(y * rows.product(start, threads), costs, loss, threads)
             duals = best_multiple(rows, y, costs, loss, duals, threads)
-        return solve_dcd(rows, y, costs, loss, control, start=duals, **descent)
-    result = solve_dcd(rows, y, costs, loss, control, max_sweeps=PATIENCE, **descent)
+        return descend(start=duals)
+    result = descend(max_sweeps=PATIENCE)
     if result.status != MAX_ITER or control.max_iter is not None:
         return result
     return solve_newton(

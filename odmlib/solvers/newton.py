@@ -69,14 +69,14 @@ def solve_newton(
         if status is not None:
             break
 
+        step = None
         if hessian is not None:
             # only rows that changed sides since the last step have anything to add
             hessian += rows.gram(curvatures - known_curvatures, threads)
             known_curvatures = curvatures
             step = _solution(hessian, gradient)
-            if step is None:
-                hessian = None
-        if hessian is None:
+        if step is None:
+            hessian = None
             # a residual well below the target gradient norm is wasted work
             enough = 0.3 * math.sqrt(2 * control.tol * max(1.0, abs(primal)))
             step, used = _conjugate_gradients(rows, curvatures, gradient, enough, control, threads)
@@ -126,7 +126,7 @@ def _solution(hessian: Floats, gradient: Floats) -> Floats | None:
         step = np.linalg.solve(hessian, -gradient)
     except np.linalg.LinAlgError:
         return None
-    return step if np.isfinite(step).all() else None
+    return step.astype(np.float64, copy=False) if np.isfinite(step).all() else None
 
 
 def _conjugate_gradients(
