@@ -22,9 +22,9 @@ def text_histogram(margins: Floats, bins: int = 16, width: int = 50) -> str:
 
     >>> import numpy as np
     >>> print(text_histogram(np.array([-0.5, 0.5, 0.75, 1.0]), bins=3, width=8))
-      -0.5 ..      0 |####                                 1
-         0 ..    0.5 |                                     0
-       0.5 ..      1 |########                             3
+      -0.5 ..      0 |###             1
+         0 ..    0.5 |                0
+       0.5 ..      1 |########        3
     """
     edges = _edges(float(margins.min()), float(margins.max()), bins)
     counts, _ = np.histogram(margins, edges)
