@@ -225,7 +225,7 @@ cdef class WorkingSet:
             if step != 0:
                 self.a[k] += step
                 odm_add_multiple(self.size, step, &self.Q[k, 0], &self.z[0])
-        self.sweeps += 1
+        self.sweeps = self.sweeps + 1
 
     cdef bint _sweep_while_it_pays(self) noexcept nogil:
         cdef double last
@@ -234,7 +234,7 @@ cdef class WorkingSet:
                 break
             last = self.gap
             self._sweep()
-            self.sweeps_here += 1
+            self.sweeps_here = self.sweeps_here + 1
             self.gap = self._block_gap()
             if self.sweeps_here >= FIRST_SWEEPS and self.gap > self.target:
                 # sweeps still needed at the present rate
@@ -292,8 +292,8 @@ cdef class WorkingSet:
         for k in range(self.size):
             self.a[k] += step * self.direction[k]
             self.z[k] += step * self.change[k]
-        self.newton_steps += 1
-        self.steps_here += 1
+        self.newton_steps = self.newton_steps + 1
+        self.steps_here = self.steps_here + 1
         if step == 1:
             self.n_free = n
         self.gap = self._block_gap()
