@@ -154,7 +154,7 @@ cdef class RowCache:
             slot = self._n_slots
             self._memory[slot] = <kernel_t *>aligned_alloc(64, self._row_bytes)
             if self._memory[slot] is not NULL:
-                self._n_slots += 1
+                self._n_slots = self._n_slots + 1
                 self._row_of[slot] = -1
                 self._chain_newest(slot)
                 return slot
@@ -196,13 +196,13 @@ cdef class RowCache:
             for r in range(n):
                 slot = self._slot_of[rows[r]]
                 if slot >= 0:
-                    self.hits += 1
+                    self.hits = self.hits + 1
                 else:
                     slot = self._claim()
                     if slot < 0:
                         with gil:
                             raise MemoryError("no memory for a kernel row")
-                    self.misses += 1
+                    self.misses = self.misses + 1
                     self._slot_of[rows[r]] = <int>slot
                     self._row_of[slot] = rows[r]
                     missing[n_missing] = rows[r]

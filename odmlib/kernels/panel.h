@@ -22,7 +22,8 @@
 
 #include "parallel.h"
 
-enum odm_kernel_kind { ODM_LINEAR, ODM_POLY, ODM_RBF, ODM_SIGMOID };
+// ODM_RBF_EXPONENT: the exponent of the RBF kernel, for callers that raise it in float32 themselves
+enum odm_kernel_kind { ODM_LINEAR, ODM_POLY, ODM_RBF, ODM_SIGMOID, ODM_RBF_EXPONENT };
 
 struct odm_kernel_formula {
     int kind;
@@ -85,10 +86,12 @@ struct odm_sums_job {
 #define ODM_REAL float
 #define ODM_WORD int32_t
 #define ODM_VARIANT f32
+#define ODM_RAISE raise_f32
 #include "panel_loops.h"
 #define ODM_REAL double
 #define ODM_WORD int64_t
 #define ODM_VARIANT f64
+#define ODM_RAISE raise_f32
 #include "panel_loops.h"
 #undef ODM_TARGET
 #undef ODM_VECTOR_BYTES
@@ -100,10 +103,12 @@ struct odm_sums_job {
 #define ODM_REAL float
 #define ODM_WORD int32_t
 #define ODM_VARIANT f32_avx2
+#define ODM_RAISE raise_f32_avx2
 #include "panel_loops.h"
 #define ODM_REAL double
 #define ODM_WORD int64_t
 #define ODM_VARIANT f64_avx2
+#define ODM_RAISE raise_f32_avx2
 #include "panel_loops.h"
 #undef ODM_TARGET
 #undef ODM_VECTOR_BYTES

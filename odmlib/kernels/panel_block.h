@@ -51,21 +51,26 @@ LOOP void ODM_NAME(block_chunk)(void *context, int64_t chunk)
     const auto *task = static_cast<const ODM_NAME(block_task) *>(context);
     const odm_block_job &job = *task->job;
     alignas(64) REAL tile[ODM_TILE_ROWS * WIDTH];
+    odm_kernel_formula formula = job.formula;
+    // the result is float32: only the exponent needs the digits of double, which is slow to raise
+    if (sizeof(REAL) > sizeof(float) && formula.kind == ODM_RBF) formula.kind = ODM_RBF_EXPONENT;
     int64_t first = job.first + chunk * ODM_CHUNK_ROWS;
     const int64_t last = first + ODM_CHUNK_ROWS < job.last ? first + ODM_CHUNK_ROWS : job.last;
     for (; first < last; first += ODM_TILE_ROWS) {
         const int64_t n_tile = first + ODM_TILE_ROWS < last ? ODM_TILE_ROWS : last - first;
         for (int64_t p = 0; p < task->n_panels; ++p) {
             const char *panel = task->panels + p * task->panel_bytes;
-            ODM_NAME(fill_tile)(job.formula, job.data, first, n_tile, job.n_columns, job.slab, panel, task->slots,
+            ODM_NAME(fill_tile)(formula, job.data, first, n_tile, job.n_columns, job.slab, panel, task->slots,
                                 task->norms + p * WIDTH, tile);
             float *floats = reinterpret_cast<float *>(tile);
             if (sizeof(REAL) > sizeof(float))  // in place: a float never lands on a double not yet read
-                for (int64_t k = 0; k < ODM_TILE_ROWS * WIDTH; ++k) {
+                for (int64_t k = 0; k < n_tile * WIDTH; ++k) {
                     // numbers below the normal range of float are slow to compute with, and as good as 0
                     const float value = std::fabs(tile[k]) < REAL(FLT_MIN) ? 0.0f : static_cast<float>(tile[k]);
                     std::memcpy(floats + k, &value, sizeof(value));
                 }
+            if (formula.kind == ODM_RBF_EXPONENT)
+                ODM_RAISE(floats, n_tile * WIDTH, static_cast<float>(formula.bias_squared));
             const int64_t n_panel = task->n_rows - p * WIDTH < WIDTH ? task->n_rows - p * WIDTH : WIDTH;
             ODM_NAME(store)(floats, n_tile, n_panel, task->out + p * WIDTH, first);
         }

@@ -76,6 +76,17 @@ INLINE void ODM_NAME(exp_parts)(const VEC &x, VEC &power, VEC &rest)
     power = x > lowest ? (VEC)bits : VEC{};
 }
 
+// Exponents x <= 0 -> exp(x) + bias, in place; n is a multiple of the lanes.
+INLINE void ODM_NAME(raise)(REAL *values, int64_t n, REAL bias)
+{
+    VEC *x = reinterpret_cast<VEC *>(values);
+    for (int64_t k = 0; k < n / LANES; ++k) {
+        VEC power, rest;
+        ODM_NAME(exp_parts)(x[k], power, rest);
+        x[k] = (power * rest + power) + bias;
+    }
+}
+
 // Scalar products of one streaming row with a panel -> kernel values, in place.
 INLINE void ODM_NAME(apply)(const odm_kernel_formula &f, REAL *tile_row, const REAL *panel_norms, REAL norm)
 {
@@ -93,14 +104,13 @@ INLINE void ODM_NAME(apply)(const odm_kernel_formula &f, REAL *tile_row, const R
             }
             row[k] = result + bias;
         }
-    } else if (f.kind == ODM_RBF) {
+    } else if (f.kind == ODM_RBF || f.kind == ODM_RBF_EXPONENT) {
         const VEC *norms = reinterpret_cast<const VEC *>(panel_norms);  // these are gamma |x|^2
         for (int64_t k = 0; k < n; ++k) {
-            VEC x = (gamma + gamma) * row[k] - (norms[k] + norm), power, rest;
-            x = x < 0 ? x : VEC{};
-            ODM_NAME(exp_parts)(x, power, rest);
-            row[k] = (power * rest + power) + bias;
+            const VEC x = (gamma + gamma) * row[k] - (norms[k] + norm);
+            row[k] = x < 0 ? x : VEC{};
         }
+        if (f.kind == ODM_RBF) ODM_NAME(raise)(tile_row, WIDTH, bias);
     } else {
         for (int64_t k = 0; k < n; ++k) {
             const VEC x = gamma * row[k] + coef0;
@@ -215,3 +225,4 @@ LOOP void ODM_NAME(panel_norms)(const odm_kernel_formula &f, const odm_rows &dat
 #undef ODM_REAL
 #undef ODM_WORD
 #undef ODM_VARIANT
+#undef ODM_RAISE

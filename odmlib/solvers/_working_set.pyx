@@ -18,7 +18,7 @@ A block S of rows is optimised with all others fixed: with b = z_S - Q_SS a_S th
 Scores f_i = y_i z_i of all rows are kept in float64 and updated with the q float32 rows of the block at once.
 """
 
-from libc.math cimport INFINITY, fabs, fmax, isfinite, log
+from libc.math cimport fabs, fmax, fmin, isfinite, log
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -35,7 +35,7 @@ cdef extern from "dense.h" nogil:
     void odm_add_rows(const float **rows, const double *factors, index_t n_rows, index_t n_columns,
                       double *sums, int n_threads) noexcept
     void odm_add_multiple(index_t n, double factor, const double *x, double *y) noexcept
-    index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work, int n_threads) noexcept
+    index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work) noexcept
     void odm_cholesky_solve(const double *factor, index_t n, index_t stride, double *x) noexcept
 
 cdef int FIRST_SWEEPS = 3        # before the rate of the sweeps is judged
@@ -145,7 +145,7 @@ cdef class WorkingSet:
                          self.threads)
 
     def begin(self, const index_t[::1] rows, double fraction, double enough):
-        """Take up a block of distinct rows, to be solved to `fraction` of its gap or to the gap `enough`."""
+        """Take up a block of distinct rows, to be solved to `fraction` of its gap, or to the gap `enough`."""
         cdef index_t k, j, i
         cdef const kernel_t *values
         self.size = rows.shape[0]
@@ -174,7 +174,8 @@ cdef class WorkingSet:
                 if self.a[k] != 0:
                     odm_add_multiple(self.size, -self.a[k], &self.Q[k, 0], &self.b[0])
             self.gap = self._block_gap()
-            self.target = fmax(fraction * self.gap, enough)
+            # never so easy that nothing would be done
+            self.target = fmax(fraction * self.gap, fmin(enough, 0.3 * self.gap))
 
     def improve(self):
         """One bounded piece of work on the block; true when the block is done."""
@@ -224,7 +225,7 @@ cdef class WorkingSet:
             if step != 0:
                 self.a[k] += step
                 odm_add_multiple(self.size, step, &self.Q[k, 0], &self.z[0])
-        self.sweeps += 1
+        self.sweeps = self.sweeps + 1
 
     cdef bint _sweep_while_it_pays(self) noexcept nogil:
         cdef double last
@@ -233,7 +234,7 @@ cdef class WorkingSet:
                 break
             last = self.gap
             self._sweep()
-            self.sweeps_here += 1
+            self.sweeps_here = self.sweeps_here + 1
             self.gap = self._block_gap()
             if self.sweeps_here >= FIRST_SWEEPS and self.gap > self.target:
                 # sweeps still needed at the present rate
@@ -274,7 +275,7 @@ cdef class WorkingSet:
                 for i in range(n):
                     self.change[i] += self.Q[k, self.free_rows[i]] * self.slope[k]
         if n > 0:
-            if odm_cholesky(&self.M[0, 0], n, self.stride, &self.work[0], self.threads) != 0:
+            if odm_cholesky(&self.M[0, 0], n, self.stride, &self.work[0]) != 0:
                 return True
             odm_cholesky_solve(&self.M[0, 0], n, self.stride, &self.change[0])
             for i in range(n):
@@ -291,8 +292,8 @@ cdef class WorkingSet:
         for k in range(self.size):
             self.a[k] += step * self.direction[k]
             self.z[k] += step * self.change[k]
-        self.newton_steps += 1
-        self.steps_here += 1
+        self.newton_steps = self.newton_steps + 1
+        self.steps_here = self.steps_here + 1
         if step == 1:
             self.n_free = n
         self.gap = self._block_gap()

@@ -12,20 +12,13 @@
 #include "parallel.h"
 
 static const int64_t ODM_UPDATE_COLUMNS = 1024;  // columns per unit of threaded work: 8 kB of sums
-static const int64_t ODM_FACTOR_BLOCK = 64;      // columns that are factored before the rest is updated
+static const int64_t ODM_FACTOR_BLOCK = 32;      // columns that are factored before the rest is updated
 
 struct odm_update_job {
     const float *const *rows;
     const double *factors;
     int64_t n_rows, n_columns;
     double *sums;
-};
-
-struct odm_factor_job {
-    double *matrix;
-    int64_t n, stride, first, width;
-    const double *transposed;  // the columns just factored, as rows
-    int64_t line;              // from one of these rows to the next
 };
 
 // Not a multiple of a large power of two: such rows would fall on the same lines of the cache.
@@ -86,12 +79,11 @@ static inline void odm_add_multiple(int64_t n, double factor, const double *x, d
     ODM_CHOOSE(add_multiple_plain(n, factor, x, y), add_multiple_avx2(n, factor, x, y));
 }
 
-// The lower triangle of a symmetric matrix becomes its factor L (A = L L'). `work` has room for
+// The lower triangle of a symmetric matrix (what is above may be overwritten) becomes its factor L (A = L L'). `work` has room for
 // odm_factor_line(n) * ODM_FACTOR_BLOCK numbers. 0, or the number of the first row (from 1) whose pivot is not positive.
-static inline int64_t odm_cholesky(double *matrix, int64_t n, int64_t stride, double *work, int n_threads) noexcept
+static inline int64_t odm_cholesky(double *matrix, int64_t n, int64_t stride, double *work) noexcept
 {
-    return ODM_CHOOSE(cholesky_plain(matrix, n, stride, work, n_threads),
-                      cholesky_avx2(matrix, n, stride, work, n_threads));
+    return ODM_CHOOSE(cholesky_plain(matrix, n, stride, work), cholesky_avx2(matrix, n, stride, work));
 }
 
 // x = A^-1 x from the factor.

@@ -33,49 +33,42 @@ LOOP void ODM_NAME(add_multiple)(int64_t n, double factor, const double *__restr
     for (int64_t j = 0; j < n; ++j) y[j] += factor * x[j];
 }
 
-// Rows i of the trailing matrix, four at a time: matrix[i][j] -= sum_k transposed[k][i] transposed[k][j], j <= i.
-LOOP void ODM_NAME(trailing_chunk)(void *context, int64_t chunk)
+// matrix[i][j] -= sum_k columns[k][i] columns[k][j] for begin <= j <= i < n, in tiles of four rows that stay in
+// registers.
+LOOP void ODM_NAME(update_rest)(double *matrix, int64_t n, int64_t stride, int64_t begin, const double *columns,
+                                int64_t width)
 {
-    const odm_factor_job &job = *static_cast<const odm_factor_job *>(context);
-    const int64_t begin = job.first + job.width, n = job.n;
-    const int64_t first = begin + 4 * chunk, count = n - first < 4 ? n - first : 4;
-    const double *t = job.transposed;
-    if (count == 4) {
+    const int64_t line = odm_factor_line(n);
+    for (int64_t first = begin; first < n; first += 4) {
+        const int64_t last = first + 4 < n ? first + 4 : n;
         int64_t j = begin;
-        for (; j < first + 4 && j + 2 * LANES <= n; j += 2 * LANES) {  // may write above the diagonal: nobody reads that
+        for (; last == first + 4 && j < last && j + 2 * LANES <= n; j += 2 * LANES) {
             VEC s00 = {}, s01 = {}, s10 = {}, s11 = {}, s20 = {}, s21 = {}, s30 = {}, s31 = {};
-            for (int64_t k = 0; k < job.width; ++k) {
-                const double *line = t + k * job.line;
-                const VEC x = *reinterpret_cast<const VEC *>(line + j);
-                const VEC y = *reinterpret_cast<const VEC *>(line + j + LANES);
-                s00 += line[first] * x;     s01 += line[first] * y;
-                s10 += line[first + 1] * x; s11 += line[first + 1] * y;
-                s20 += line[first + 2] * x; s21 += line[first + 2] * y;
-                s30 += line[first + 3] * x; s31 += line[first + 3] * y;
+            for (int64_t k = 0; k < width; ++k) {
+                const double *c = columns + k * line;
+                const VEC x = *reinterpret_cast<const VEC *>(c + j);
+                const VEC y = *reinterpret_cast<const VEC *>(c + j + LANES);
+                s00 += c[first] * x;     s01 += c[first] * y;
+                s10 += c[first + 1] * x; s11 += c[first + 1] * y;
+                s20 += c[first + 2] * x; s21 += c[first + 2] * y;
+                s30 += c[first + 3] * x; s31 += c[first + 3] * y;
             }
-            double *m = job.matrix + first * job.stride + j;
-            *reinterpret_cast<VEC *>(m) -= s00; *reinterpret_cast<VEC *>(m + LANES) -= s01; m += job.stride;
-            *reinterpret_cast<VEC *>(m) -= s10; *reinterpret_cast<VEC *>(m + LANES) -= s11; m += job.stride;
-            *reinterpret_cast<VEC *>(m) -= s20; *reinterpret_cast<VEC *>(m + LANES) -= s21; m += job.stride;
+            double *m = matrix + first * stride + j;
+            *reinterpret_cast<VEC *>(m) -= s00; *reinterpret_cast<VEC *>(m + LANES) -= s01; m += stride;
+            *reinterpret_cast<VEC *>(m) -= s10; *reinterpret_cast<VEC *>(m + LANES) -= s11; m += stride;
+            *reinterpret_cast<VEC *>(m) -= s20; *reinterpret_cast<VEC *>(m + LANES) -= s21; m += stride;
             *reinterpret_cast<VEC *>(m) -= s30; *reinterpret_cast<VEC *>(m + LANES) -= s31;
         }
-        for (; j < first + 4; ++j)
-            for (int64_t i = first; i < first + 4; ++i) {
+        for (; j < last; ++j)
+            for (int64_t i = first; i < last; ++i) {
                 double sum = 0;
-                for (int64_t k = 0; k < job.width; ++k) sum += t[k * job.line + i] * t[k * job.line + j];
-                job.matrix[i * job.stride + j] -= sum;
+                for (int64_t k = 0; k < width; ++k) sum += columns[k * line + i] * columns[k * line + j];
+                matrix[i * stride + j] -= sum;
             }
-        return;
     }
-    for (int64_t i = first; i < first + count; ++i)
-        for (int64_t j = begin; j <= i; ++j) {
-            double sum = 0;
-            for (int64_t k = 0; k < job.width; ++k) sum += t[k * job.line + i] * t[k * job.line + j];
-            job.matrix[i * job.stride + j] -= sum;
-        }
 }
 
-LOOP int64_t ODM_NAME(cholesky)(double *matrix, int64_t n, int64_t stride, double *work, int n_threads)
+LOOP int64_t ODM_NAME(cholesky)(double *matrix, int64_t n, int64_t stride, double *work)
 {
     const int64_t line = odm_factor_line(n);
     for (int64_t first = 0; first < n; first += ODM_FACTOR_BLOCK) {
@@ -95,10 +88,7 @@ LOOP int64_t ODM_NAME(cholesky)(double *matrix, int64_t n, int64_t stride, doubl
         }
         for (int64_t k = 0; k < width; ++k)
             for (int64_t i = first + k; i < n; ++i) matrix[i * stride + first + k] = work[k * line + i];
-        const int64_t rest = n - first - width;
-        if (rest <= 0) break;
-        odm_factor_job job = {matrix, n, stride, first, width, work, line};
-        odm_parallel_for((rest + 3) / 4, rest < 256 ? 1 : n_threads, ODM_NAME(trailing_chunk), &job);
+        ODM_NAME(update_rest)(matrix, n, stride, first + width, work, width);
     }
     return 0;
 }

@@ -22,7 +22,7 @@ from odmlib.solvers.control import STALLED, Control, SolverResult, relative_gap
 BLOCK_ROWS = 512  # rows of a block
 KEPT = 0.5  # part of the last block that stays
 BLOCK_FRACTION = 0.01  # a block is solved to this part of its gap ...
-ENOUGH = 0.1  # ... or to this part of the gap that is asked for
+ENOUGH = 0.1  # ... or to this part of its share of the gap asked for
 HELD_FACTOR = 1.2  # how much more a row is worth when its kernel row is at hand
 TIE_BREAK = 0.01  # random part of a row's worth: at the start all rows are alike
 STALL_ITERATIONS = 100  # without progress of the dual objective
@@ -71,10 +71,14 @@ def solve_working_set(
         np.multiply(state.gains, worth, out=state.gains)
         state.prefer_held(HELD_FACTOR)
         block = _choose(state.gains, last, size)
-        status = _solve_block(state, block, ENOUGH * control.tol * max(1.0, abs(primal)), control)
+        status = _solve_block(
+            state, block, ENOUGH * control.tol * max(1.0, abs(primal)) * len(block) / m, control
+        )
         if status is None:
             # rows with a part in the solution, the latest ones first, stay longest
-            last = np.concatenate([np.setdiff1d(block, last, assume_unique=True), np.intersect1d(last, block)])
+            last = np.concatenate(
+                [np.setdiff1d(block, last, assume_unique=True), np.intersect1d(last, block)]
+            )
             last = last[np.argsort(state.duals[last] == 0, kind="stable")]
             iteration += 1
     return SolverResult(
@@ -104,7 +108,9 @@ def _checked(name: str, values: NDArray[np.float64], m: int) -> NDArray[np.float
     return values
 
 
-def _begin_from(state: WorkingSet, start: NDArray[np.float64], m: int, size: int, control: Control) -> str | None:
+def _begin_from(
+    state: WorkingSet, start: NDArray[np.float64], m: int, size: int, control: Control
+) -> str | None:
     """Add the starting duals, block by block; a status when the time is over before that."""
     start = _checked("start", start, m)
     rows = np.flatnonzero(start)
