@@ -9,6 +9,7 @@ from libc.string cimport memset
 
 from odmlib._core.parallel cimport odm_task, parallel_for
 from odmlib._core.types cimport column_t, index_t
+from odmlib._core.views cimport data_of
 
 import numpy as np
 
@@ -83,7 +84,7 @@ cdef class Rows:
         scores = np.empty(self.n_rows)
         cdef double[::1] out = scores
         cdef const index_t[::1] starts = self._chunk_starts(0)
-        cdef Job job = Job(<void *>self, &starts[0], address(w), NULL, <double *>address(out), 0)
+        cdef Job job = Job(<void *>self, &starts[0], data_of(w), NULL, data_of(out), 0)
         with nogil:
             parallel_for(starts.shape[0] - 1, threads, product_chunk, &job)
         return scores
@@ -120,10 +121,6 @@ cdef struct Job:
     index_t n_sums                # doubles per chunk in out
 
 
-cdef inline const double *address(const double[::1] view) noexcept nogil:
-    return &view[0] if view.shape[0] else NULL
-
-
 cdef summed(Rows rows, odm_task task, const double[::1] first, const double[::1] coefficients,
             index_t n_sums, int threads):
     """Run `task` over the chunks, each with sums of its own, and add these in chunk order."""
@@ -134,7 +131,7 @@ cdef summed(Rows rows, odm_task task, const double[::1] first, const double[::1]
     cdef double *out = NULL
     if n_sums:
         out = &sums[0, 0]
-    cdef Job job = Job(<void *>rows, &starts[0], address(first), address(coefficients), out, n_sums)
+    cdef Job job = Job(<void *>rows, &starts[0], data_of(first), data_of(coefficients), out, n_sums)
     with nogil:
         parallel_for(n_chunks, threads, task, &job)
     total = partial[0]

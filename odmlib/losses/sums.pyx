@@ -5,6 +5,7 @@ Totals are taken per chunk of fixed size and then in order: the same for any num
 
 from odmlib._core.parallel cimport odm_task, parallel_for
 from odmlib._core.types cimport index_t
+from odmlib._core.views cimport data_of
 from odmlib.losses.loss cimport MarginLoss
 
 import numpy as np
@@ -25,17 +26,13 @@ cdef struct Job:
     double *totals          # two per chunk
 
 
-cdef inline double *address(const double[::1] view) noexcept nogil:
-    return <double *>&view[0] if view.shape[0] else NULL
-
-
 cdef Job new_job(MarginLoss loss, const double[::1] margins, const double[::1] costs) except *:
     cdef Job job
     assert margins.shape[0] == costs.shape[0]
     job.loss = <void *>loss
     job.n_rows = margins.shape[0]
-    job.margins = address(margins)
-    job.costs = address(costs)
+    job.margins = data_of(margins)
+    job.costs = data_of(costs)
     return job
 
 
@@ -54,8 +51,8 @@ def slopes_and_curvatures(MarginLoss loss, const double[::1] margins, const doub
     """(sum of losses, slope of every row, curvature of every row)"""
     cdef Job job = new_job(loss, margins, costs)
     slopes, curvatures = np.empty(job.n_rows), np.empty(job.n_rows)
-    job.slopes = address(slopes)
-    job.curvatures = address(curvatures)
+    job.slopes = data_of(slopes)
+    job.curvatures = data_of(curvatures)
     total, _ = chunk_totals(&job, slopes_chunk, threads)
     return total, slopes, curvatures
 
@@ -65,7 +62,7 @@ def along_line(MarginLoss loss, const double[::1] margins, const double[::1] dir
     """First and second derivative in t of the sum of losses at margins + t directions, at t = step."""
     cdef Job job = new_job(loss, margins, costs)
     assert directions.shape[0] == margins.shape[0]
-    job.directions = address(directions)
+    job.directions = data_of(directions)
     job.step = step
     return chunk_totals(&job, line_chunk, threads)
 
@@ -75,7 +72,7 @@ def value_and_gap(MarginLoss loss, const double[::1] duals, const double[::1] ma
     """(sum of losses, duality gap) of a pair of dual variables and the margins of w(duals)."""
     cdef Job job = new_job(loss, margins, costs)
     assert duals.shape[0] == margins.shape[0]
-    job.duals = address(duals)
+    job.duals = data_of(duals)
     return chunk_totals(&job, gap_chunk, threads)
 
 

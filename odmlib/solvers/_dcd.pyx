@@ -3,6 +3,7 @@
 from odmlib._core.random cimport shuffle
 from odmlib._core.rows cimport Rows
 from odmlib._core.types cimport index_t, uint64_t
+from odmlib._core.views cimport data_of
 from odmlib.losses.loss cimport MarginLoss
 
 import numpy as np
@@ -65,7 +66,7 @@ cdef class Sweeper:
 
     cdef index_t visit(self, double slack) noexcept nogil:
         cdef index_t i = self.active[self.position]
-        cdef double margin = self.y[i] * self.rows.dot(i, &self.w[0])
+        cdef double margin = self.y[i] * self.rows.dot(i, data_of(self.w))
         cdef double violation = self.loss.violation(self.a[i], margin, self.costs[i])
         cdef double step
         cdef index_t length = self.rows.indptr[i + 1] - self.rows.indptr[i] + 1
@@ -76,7 +77,7 @@ cdef class Sweeper:
                                          self.costs[i]) - self.a[i]
             if step != 0:
                 self.a[i] += step
-                self.rows.add(i, self.y[i] * step, &self.w[0])
+                self.rows.add(i, self.y[i] * step, data_of(self.w))
                 length *= 2
         elif (slack >= 0 and self.a[i] == 0
                 and self.loss.violation(0.0, margin - slack, self.costs[i]) == 0

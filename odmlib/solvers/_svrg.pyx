@@ -3,6 +3,7 @@
 from odmlib._core.random cimport below
 from odmlib._core.rows cimport Rows
 from odmlib._core.types cimport index_t, uint64_t
+from odmlib._core.views cimport data_of
 from odmlib.losses.loss cimport MarginLoss
 
 cdef double SMALLEST_SCALE = 1e-100   # refresh v before 1 / scale can overflow
@@ -49,12 +50,12 @@ cdef class InnerLoop:
 
     cdef void step(self) noexcept nogil:
         cdef index_t i = below(&self.generator, self.rows.n_rows)
-        cdef double score = (self.scale * self.rows.dot(i, &self.v[0])
-                             + self.shift * self.rows.dot(i, &self.mu[0]))
+        cdef double score = (self.scale * self.rows.dot(i, data_of(self.v))
+                             + self.shift * self.rows.dot(i, data_of(self.mu)))
         cdef double change = self.loss.slope(self.y[i] * score, self.costs[i]) - self.old_slopes[i]
         self.scale *= 1 - self.eta
         self.shift = (1 - self.eta) * self.shift - self.eta
         if change != 0:
-            self.rows.add(i, -self.eta * self.rows.n_rows * change * self.y[i] / self.scale, &self.v[0])
+            self.rows.add(i, -self.eta * self.rows.n_rows * change * self.y[i] / self.scale, data_of(self.v))
         if self.scale < SMALLEST_SCALE:
             self.settle()
