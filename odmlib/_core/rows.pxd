@@ -2,6 +2,11 @@
 from odmlib._core.types cimport column_t, index_t
 
 
+cdef inline double *address(const double[::1] view) noexcept nogil:
+    """The first element, for the verbs below; NULL where there is none."""
+    return <double *>&view[0] if view.shape[0] else NULL
+
+
 cdef class Rows:
     cdef readonly index_t n_rows
     cdef readonly index_t n_columns       # features, plus one for the bias column if there is one

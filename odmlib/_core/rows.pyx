@@ -83,7 +83,7 @@ cdef class Rows:
         scores = np.empty(self.n_rows)
         cdef double[::1] out = scores
         cdef const index_t[::1] starts = self._chunk_starts(0)
-        cdef Job job = Job(<void *>self, &starts[0], address(w), NULL, <double *>address(out), 0)
+        cdef Job job = Job(<void *>self, &starts[0], address(w), NULL, address(out), 0)
         with nogil:
             parallel_for(starts.shape[0] - 1, threads, product_chunk, &job)
         return scores
@@ -118,10 +118,6 @@ cdef struct Job:
     const double *coefficients
     double *out
     index_t n_sums                # doubles per chunk in out
-
-
-cdef inline const double *address(const double[::1] view) noexcept nogil:
-    return &view[0] if view.shape[0] else NULL
 
 
 cdef summed(Rows rows, odm_task task, const double[::1] first, const double[::1] coefficients,

@@ -4,6 +4,7 @@ Totals are taken per chunk of fixed size and then in order: the same for any num
 """
 
 from odmlib._core.parallel cimport odm_task, parallel_for
+from odmlib._core.rows cimport address
 from odmlib._core.types cimport index_t
 from odmlib.losses.loss cimport MarginLoss
 
@@ -23,10 +24,6 @@ cdef struct Job:
     double *slopes
     double *curvatures
     double *totals          # two per chunk
-
-
-cdef inline double *address(const double[::1] view) noexcept nogil:
-    return <double *>&view[0] if view.shape[0] else NULL
 
 
 cdef Job new_job(MarginLoss loss, const double[::1] margins, const double[::1] costs) except *:

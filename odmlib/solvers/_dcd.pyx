@@ -1,7 +1,7 @@
 """Compiled sweeps of dual coordinate descent for linear machines; dcd.py holds the method's statement."""
 
 from odmlib._core.random cimport shuffle
-from odmlib._core.rows cimport Rows
+from odmlib._core.rows cimport Rows, address
 from odmlib._core.types cimport index_t, uint64_t
 from odmlib.losses.loss cimport MarginLoss
 
@@ -47,8 +47,9 @@ cdef class Sweeper:
         return np.asarray(self.active)[self.n_active:]
 
     def begin_sweep(self):
-        with nogil:
-            shuffle(&self.active[0], self.n_active, &self.generator)
+        if self.n_active:
+            with nogil:
+                shuffle(&self.active[0], self.n_active, &self.generator)
         self.position = 0
         self.largest = 0.0
 
@@ -65,7 +66,7 @@ cdef class Sweeper:
 
     cdef index_t visit(self, double slack) noexcept nogil:
         cdef index_t i = self.active[self.position]
-        cdef double margin = self.y[i] * self.rows.dot(i, &self.w[0])
+        cdef double margin = self.y[i] * self.rows.dot(i, address(self.w))
         cdef double violation = self.loss.violation(self.a[i], margin, self.costs[i])
         cdef double step
         cdef index_t length = self.rows.indptr[i + 1] - self.rows.indptr[i] + 1
@@ -76,7 +77,7 @@ cdef class Sweeper:
                                          self.costs[i]) - self.a[i]
             if step != 0:
                 self.a[i] += step
-                self.rows.add(i, self.y[i] * step, &self.w[0])
+                self.rows.add(i, self.y[i] * step, address(self.w))
                 length *= 2
         elif (slack >= 0 and self.a[i] == 0
                 and self.loss.violation(0.0, margin - slack, self.costs[i]) == 0

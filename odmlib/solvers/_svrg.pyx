@@ -1,7 +1,7 @@
 """Compiled inner loop of SVRG for linear machines; svrg.py holds the method's statement."""
 
 from odmlib._core.random cimport below
-from odmlib._core.rows cimport Rows
+from odmlib._core.rows cimport Rows, address
 from odmlib._core.types cimport index_t, uint64_t
 from odmlib.losses.loss cimport MarginLoss
 
@@ -49,12 +49,12 @@ cdef class InnerLoop:
 
     cdef void step(self) noexcept nogil:
         cdef index_t i = below(&self.generator, self.rows.n_rows)
-        cdef double score = (self.scale * self.rows.dot(i, &self.v[0])
-                             + self.shift * self.rows.dot(i, &self.mu[0]))
+        cdef double score = (self.scale * self.rows.dot(i, address(self.v))
+                             + self.shift * self.rows.dot(i, address(self.mu)))
         cdef double change = self.loss.slope(self.y[i] * score, self.costs[i]) - self.old_slopes[i]
         self.scale *= 1 - self.eta
         self.shift = (1 - self.eta) * self.shift - self.eta
         if change != 0:
-            self.rows.add(i, -self.eta * self.rows.n_rows * change * self.y[i] / self.scale, &self.v[0])
+            self.rows.add(i, -self.eta * self.rows.n_rows * change * self.y[i] / self.scale, address(self.v))
         if self.scale < SMALLEST_SCALE:
             self.settle()
