@@ -22,7 +22,7 @@ SETTINGS = {
     "newton": {"kernel": "linear", "solver": "newton", "tol": 1e-9},
     "dcd": {"kernel": "linear", "solver": "dcd", "tol": 1e-12, "max_iter": 40},
     "svrg": {"kernel": "linear", "solver": "svrg", "tol": 1e-12, "max_iter": 20},
-    "working-set": {"kernel": "rbf", "tol": 1e-3},
+    "working-set": {"kernel": "rbf", "solver": "working-set", "tol": 1e-3},
 }
 KERNEL_SHARE = 10  # a kernel machine gets this many times fewer rows
 
