@@ -23,6 +23,7 @@ cdef extern from "panel.h" nogil:
 
     ctypedef struct odm_block_job:
         odm_kernel_formula formula
+        odm_rows source
         odm_rows data
         index_t n_columns
         index_t slab
@@ -79,4 +80,7 @@ cdef class Kernel:
     # out[r][0 .. n_rows-1] = k(rows[r], all rows). Works in slices of a fraction of a second, between
     # which it takes the interpreter lock to let Ctrl-C through; on an exception `out` is undefined.
     cdef int fill(self, const index_t *rows, index_t n, kernel_t **out) except -1 nogil
-    cdef int _copy_rows(self, const index_t *rows, index_t n, kernel_t **out) except -1 nogil
+    # the same with the rows of `onto`, restricted from this kernel, as columns of `out`
+    cdef int fill_onto(self, Kernel onto, const index_t *rows, index_t n, kernel_t **out) except -1 nogil
+    cdef odm_rows _compiled_rows(self) noexcept nogil
+    cdef int _copy_rows(self, const index_t *rows, index_t n, kernel_t **out) noexcept nogil
