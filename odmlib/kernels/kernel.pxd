@@ -23,6 +23,7 @@ cdef extern from "panel.h" nogil:
 
     ctypedef struct odm_block_job:
         odm_kernel_formula formula
+        odm_rows source
         odm_rows data
         index_t n_columns
         index_t slab
@@ -82,5 +83,9 @@ cdef class Kernel:
     # the same for the columns first .. last-1 only; out[r][j] is still the value for column j
     cdef int fill_columns(self, const index_t *rows, index_t n, kernel_t **out, index_t first,
                           index_t last) except -1 nogil
+    # the same with the rows of `onto`, restricted from this kernel, as columns of `out`
+    cdef int fill_onto(self, Kernel onto, const index_t *rows, index_t n, kernel_t **out, index_t first,
+                       index_t last) except -1 nogil
+    cdef odm_rows _compiled_rows(self) noexcept nogil
     cdef int _copy_rows(self, const index_t *rows, index_t n, kernel_t **out, index_t first,
-                        index_t last) except -1 nogil
+                        index_t last) noexcept nogil

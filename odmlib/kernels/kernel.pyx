@@ -132,62 +132,111 @@ cdef class Kernel:
         """k(i, i) of every row, float64."""
         return np.array(self._diagonal)
 
-    def block(self, rows, out=None):
-        """Rows k(rows[r], all) as float32, into `out` (len(rows) x n_rows) when given."""
+    def restricted(self, rows):
+        """The kernel between some of the rows only (ascending); every value keeps its bits."""
+        if self._precomputed:
+            raise ParameterError("a precomputed kernel cannot be restricted")
+        cdef Kernel part = Kernel.__new__(Kernel)
+        rows = np.asarray(rows, dtype=np.int64)
+        starts, columns = np.asarray(self._starts), np.asarray(self._columns)
+        lengths = np.diff(starts)[rows]
+        ends = np.cumsum(lengths)
+        part._starts = np.concatenate([[0], ends])
+        # position k of the part comes from its row's start plus its place in the row
+        places = np.arange(lengths.sum()) + np.repeat(starts[rows] - (ends - lengths), lengths)
+        part._columns = columns[places]
+        if self.precise:
+            part._doubles = np.asarray(self._doubles)[places]
+        else:
+            part._singles = np.asarray(self._singles)[places]
+        part._norms = np.asarray(self._norms)[rows]
+        part._diagonal = np.asarray(self._diagonal)[rows]
+        part.n_rows = len(rows)
+        part.formula, part.precise, part.threads = self.formula, self.precise, self.threads
+        part._compiled, part._n_columns, part._slab = self._compiled, self._n_columns, self._slab
+        return part
+
+    def block(self, rows, out=None, Kernel onto=None):
+        """Rows k(rows[r], all) as float32, into `out` (len(rows) x n_rows) when given.
+
+        With `onto`, a restriction of this kernel: the values with the rows of that one. The diagonal of
+        the RBF kernel is then as exact as any other value.
+        """
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         if rows.ndim != 1 or (len(rows) and not 0 <= rows.min() <= rows.max() < self.n_rows):
             raise ParameterError(f"rows must be a list of numbers from 0 to {self.n_rows - 1}")
+        columns = self if onto is None else onto
         if out is None:
-            out = np.empty((len(rows), self.n_rows), dtype=np.float32)
+            out = np.empty((len(rows), columns.n_rows), dtype=np.float32)
         cdef float[:, ::1] target = out
-        if target.shape[0] != len(rows) or target.shape[1] != self.n_rows:
-            raise ParameterError(f"out must have shape {(len(rows), self.n_rows)}, found {out.shape}")
+        if target.shape[0] != len(rows) or target.shape[1] != columns.n_rows:
+            raise ParameterError(f"out must have shape {(len(rows), columns.n_rows)}, found {out.shape}")
         cdef const index_t[::1] wanted = rows
         cdef index_t r, n = len(rows)
-        if n == 0 or self.n_rows == 0:
+        if n == 0 or columns.n_rows == 0:
             return out
         cdef kernel_t **pointers = <kernel_t **>malloc(n * sizeof(kernel_t *))
         if pointers is NULL:
             raise MemoryError
         try:
-            with nogil:
-                for r in range(n):
-                    pointers[r] = &target[r, 0]
-                self.fill(&wanted[0], n, pointers)
+            for r in range(n):
+                pointers[r] = &target[r, 0]
+            if onto is None:
+                with nogil:
+                    self.fill(&wanted[0], n, pointers)
+            else:
+                with nogil:
+                    self.fill_onto(onto, &wanted[0], n, pointers, 0, onto.n_rows)
         finally:
             free(pointers)
         return out
+
+    cdef odm_rows _compiled_rows(self) noexcept nogil:
+        cdef odm_rows result
+        result.starts = &self._starts[0]
+        result.columns = &self._columns[0] if self._columns.shape[0] else NULL
+        if self._columns.shape[0] == 0:
+            result.values = NULL
+        elif self.precise:
+            result.values = &self._doubles[0]
+        else:
+            result.values = &self._singles[0]
+        result.norms = &self._norms[0]
+        return result
 
     cdef int fill(self, const index_t *rows, index_t n, kernel_t **out) except -1 nogil:
         return self.fill_columns(rows, n, out, 0, self.n_rows)
 
     cdef int fill_columns(self, const index_t *rows, index_t n, kernel_t **out, index_t first,
                           index_t last) except -1 nogil:
+        cdef index_t r
         if n == 0 or first >= last:
             return 0
         if self._precomputed:
             return self._copy_rows(rows, n, out, first, last)
+        self.fill_onto(self, rows, n, out, first, last)
+        if self._compiled.kind == ODM_RBF:
+            for r in range(n):
+                if first <= rows[r] < last:
+                    out[r][rows[r]] = <kernel_t>(1 + self._compiled.bias_squared)
+        return 0
+
+    cdef int fill_onto(self, Kernel onto, const index_t *rows, index_t n, kernel_t **out, index_t first,
+                       index_t last) except -1 nogil:
         cdef odm_block_job job
         job.formula = self._compiled
-        job.data.starts = &self._starts[0]
-        job.data.columns = &self._columns[0] if self._columns.shape[0] else NULL
-        if self._columns.shape[0] == 0:
-            job.data.values = NULL
-        elif self.precise:
-            job.data.values = &self._doubles[0]
-        else:
-            job.data.values = &self._singles[0]
-        job.data.norms = &self._norms[0]
+        job.source = self._compiled_rows()
+        job.data = onto._compiled_rows()
         job.n_columns = self._n_columns
         job.slab = self._slab
         job.n_threads = self.threads
         # slices: few enough rows first, and where one panel is too much already, few enough columns
-        cdef double work_per_row = self._starts[self.n_rows] + PAIR_WORK * self.n_rows
+        cdef double work_per_row = onto._starts[onto.n_rows] + PAIR_WORK * onto.n_rows
         cdef index_t batch = <index_t>(SLICE_WORK * self.threads / work_per_row) // PANEL_ROWS * PANEL_ROWS
         cdef index_t span = last - first
         if batch < PANEL_ROWS:
             batch = PANEL_ROWS
-            span = max(<index_t>1024, <index_t>(self.n_rows * SLICE_WORK * self.threads / (work_per_row * batch)))
+            span = max(<index_t>1024, <index_t>(onto.n_rows * SLICE_WORK * self.threads / (work_per_row * batch)))
         cdef index_t r = 0, start
         while r < n:
             job.rows = rows + r
@@ -204,14 +253,10 @@ cdef class Kernel:
                 if r < n or start < last:
                     with gil:
                         PyErr_CheckSignals()
-        if self._compiled.kind == ODM_RBF:
-            for r in range(n):
-                if first <= rows[r] < last:
-                    out[r][rows[r]] = <kernel_t>(1 + self._compiled.bias_squared)
         return 0
 
     cdef int _copy_rows(self, const index_t *rows, index_t n, kernel_t **out, index_t first,
-                        index_t last) except -1 nogil:
+                        index_t last) noexcept nogil:
         cdef index_t r, j
         for r in range(n):
             for j in range(first, last):

@@ -47,10 +47,10 @@ static const int64_t ODM_CHUNK_ROWS = 512;   // streaming rows per unit of threa
 static const int64_t ODM_DIRECT_COLUMNS = 4096;  // beyond, a panel holds only the columns its rows use
 static const int64_t ODM_GROUP_BYTES = 1 << 20;  // panels that are prepared together
 
-// k(rows[r], j) for j = first .. last-1 into out[r][j].
+// k(row rows[r] of `source`, row j of `data`) for j = first .. last-1 into out[r][j].
 struct odm_block_job {
     odm_kernel_formula formula;
-    odm_rows data;
+    odm_rows source, data;
     int64_t n_columns;
     int64_t slab;  // columns of a panel that are worked through before the next ones
     const int64_t *rows;

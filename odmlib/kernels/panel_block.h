@@ -46,11 +46,24 @@ LOOP void ODM_NAME(store)(const float *tile, int64_t n_tile, int64_t n_panel, fl
         for (int64_t t = 0; t < n_tile; ++t) out[r][first + t] = tile[t * WIDTH + r];
 }
 
+// Numbers below the normal range of float become 0: they are slow to compute with, and as good as that.
+INLINE void ODM_NAME(convert)(const REAL *from, int64_t n, float *to)
+{
+    typedef float narrow __attribute__((vector_size(ODM_VECTOR_BYTES / sizeof(REAL) * 4), may_alias));
+    const REAL least = REAL(FLT_MIN);
+    for (int64_t k = 0; k < n; k += LANES) {
+        const VEC x = *reinterpret_cast<const VEC *>(from + k);
+        const VEC normal = (x > -least) & (x < least) ? VEC{} : x;
+        *reinterpret_cast<narrow *>(to + k) = __builtin_convertvector(normal, narrow);
+    }
+}
+
 LOOP void ODM_NAME(block_chunk)(void *context, int64_t chunk)
 {
     const auto *task = static_cast<const ODM_NAME(block_task) *>(context);
     const odm_block_job &job = *task->job;
     alignas(64) REAL tile[ODM_TILE_ROWS * WIDTH];
+    alignas(64) float converted[sizeof(REAL) > sizeof(float) ? ODM_TILE_ROWS * WIDTH : 1];
     odm_kernel_formula formula = job.formula;
     // the result is float32: only the exponent needs the digits of double, which is slow to raise
     if (sizeof(REAL) > sizeof(float) && formula.kind == ODM_RBF) formula.kind = ODM_RBF_EXPONENT;
@@ -63,12 +76,10 @@ LOOP void ODM_NAME(block_chunk)(void *context, int64_t chunk)
             ODM_NAME(fill_tile)(formula, job.data, first, n_tile, job.n_columns, job.slab, panel, task->slots,
                                 task->norms + p * WIDTH, tile);
             float *floats = reinterpret_cast<float *>(tile);
-            if (sizeof(REAL) > sizeof(float))  // in place: a float never lands on a double not yet read
-                for (int64_t k = 0; k < n_tile * WIDTH; ++k) {
-                    // numbers below the normal range of float are slow to compute with, and as good as 0
-                    const float value = std::fabs(tile[k]) < REAL(FLT_MIN) ? 0.0f : static_cast<float>(tile[k]);
-                    std::memcpy(floats + k, &value, sizeof(value));
-                }
+            if (sizeof(REAL) > sizeof(float)) {
+                floats = converted;
+                ODM_NAME(convert)(tile, n_tile * WIDTH, converted);
+            }
             if (formula.kind == ODM_RBF_EXPONENT)
                 ODM_RAISE(floats, n_tile * WIDTH, static_cast<float>(formula.bias_squared));
             const int64_t n_panel = task->n_rows - p * WIDTH < WIDTH ? task->n_rows - p * WIDTH : WIDTH;
@@ -87,7 +98,7 @@ LOOP int ODM_NAME(block)(const odm_block_job *job) noexcept
     int64_t most_lines = 0;
     for (int64_t r = 0; r < job->n_rows; r += WIDTH) {
         const int64_t n = job->n_rows - r < WIDTH ? job->n_rows - r : WIDTH;
-        const int64_t lines = ODM_NAME(lines)(job->data, job->rows + r, n, job->n_columns);
+        const int64_t lines = ODM_NAME(lines)(job->source, job->rows + r, n, job->n_columns);
         if (lines > most_lines) most_lines = lines;
     }
     ODM_NAME(room) room;
@@ -108,12 +119,12 @@ LOOP int ODM_NAME(block)(const odm_block_job *job) noexcept
         for (int64_t p = 0; p < task.n_panels; ++p) {
             const int64_t n = task.n_rows - p * WIDTH < WIDTH ? task.n_rows - p * WIDTH : WIDTH;
             REAL *panel = reinterpret_cast<REAL *>(room.panels + p * panel_bytes);
-            ODM_NAME(build)(job->data, task.rows + p * WIDTH, n, job->n_columns, panel, room.slots);
-            ODM_NAME(panel_norms)(job->formula, job->data, task.rows + p * WIDTH, n, norms + p * WIDTH);
+            ODM_NAME(build)(job->source, task.rows + p * WIDTH, n, job->n_columns, panel, room.slots);
+            ODM_NAME(panel_norms)(job->formula, job->source, task.rows + p * WIDTH, n, norms + p * WIDTH);
         }
         const int64_t n_chunks = (job->last - job->first + ODM_CHUNK_ROWS - 1) / ODM_CHUNK_ROWS;
         odm_parallel_for(n_chunks, job->n_threads, ODM_NAME(block_chunk), &task);
-        if (room.slots) ODM_NAME(clear)(job->data, task.rows, task.n_rows, job->n_columns, room.slots);
+        if (room.slots) ODM_NAME(clear)(job->source, task.rows, task.n_rows, job->n_columns, room.slots);
     }
     return 0;
 }

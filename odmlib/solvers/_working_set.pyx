@@ -50,12 +50,12 @@ cdef class WorkingSet:
     cdef RowCache cache
     cdef MarginLoss loss
     cdef readonly index_t newton_steps, sweeps
-    cdef readonly object duals, gains      # arrays that Python sees; the views below are theirs
+    cdef readonly object duals, scores, gains   # arrays that Python sees; the views below are theirs
     cdef int threads
     cdef uint64_t random
     cdef index_t n_rows, max_size, stride
     cdef const double[::1] y, costs, diagonal
-    cdef double[::1] all_duals, scores, all_gains
+    cdef double[::1] all_duals, all_scores, all_gains
     # the block: rows, their kernel rows, and local copies of everything
     cdef index_t size
     cdef index_t[::1] rows, order, free_rows
@@ -81,6 +81,7 @@ cdef class WorkingSet:
         self.all_duals = self.duals
         self.all_gains = self.gains
         self.scores = np.zeros(self.n_rows)
+        self.all_scores = self.scores
         self.kernel_rows = <kernel_t **>malloc(max_size * sizeof(kernel_t *))
         if self.kernel_rows is NULL:
             raise MemoryError
@@ -97,9 +98,10 @@ cdef class WorkingSet:
     def __dealloc__(self):
         free(self.kernel_rows)
 
-    def margins(self):
-        """z = y f of every row."""
-        return np.asarray(self.y) * np.asarray(self.scores)
+    def resume(self, duals, scores):
+        """Go on from duals whose scores are known."""
+        self.duals[:] = duals
+        self.scores[:] = scores
 
     def measure(self):
         """(primal, gap) on all rows; fills `gains`, a bound on what a step in each row alone would win."""
@@ -107,7 +109,7 @@ cdef class WorkingSet:
         cdef double z, a, h, primal = 0, gap = 0, step
         with nogil:
             for i in range(self.n_rows):
-                z = self.y[i] * self.scores[i]
+                z = self.y[i] * self.all_scores[i]
                 a = self.all_duals[i]
                 h = fmax(self.diagonal[i], 0.0)
                 primal += 0.5 * a * z + self.loss.value(z, self.costs[i])
@@ -141,7 +143,7 @@ cdef class WorkingSet:
             for r in range(n):
                 self.all_duals[rows[r]] += duals[r]
                 self.change[r] = duals[r] * self.y[rows[r]]
-            odm_add_rows(<const float **>self.kernel_rows, &self.change[0], n, self.n_rows, &self.scores[0],
+            odm_add_rows(<const float **>self.kernel_rows, &self.change[0], n, self.n_rows, &self.all_scores[0],
                          self.threads)
 
     def begin(self, const index_t[::1] rows, double fraction, double enough):
@@ -162,7 +164,7 @@ cdef class WorkingSet:
                 self.label[k] = self.y[i]
                 self.cost[k] = self.costs[i]
                 self.a[k] = self.before[k] = self.all_duals[i]
-                self.z[k] = self.b[k] = self.y[i] * self.scores[i]
+                self.z[k] = self.b[k] = self.y[i] * self.all_scores[i]
                 values = self.kernel_rows[k]
                 for j in range(k + 1):
                     self.Q[k, j] = self.label[k] * self.label[j] * values[self.rows[j]]
@@ -199,7 +201,7 @@ cdef class WorkingSet:
                     self.change[n] = (self.a[k] - self.before[k]) * self.label[k]
                     self.kernel_rows[n] = self.kernel_rows[k]
                     n += 1
-            odm_add_rows(<const float **>self.kernel_rows, &self.change[0], n, self.n_rows, &self.scores[0],
+            odm_add_rows(<const float **>self.kernel_rows, &self.change[0], n, self.n_rows, &self.all_scores[0],
                          self.threads)
 
     cdef double _block_gap(self) noexcept nogil:
@@ -330,3 +332,18 @@ cdef class WorkingSet:
         if not self._objective() < self.saved_objective:
             self.a[:] = self.saved_a
             self.z[:] = self.saved_z
+
+
+def add_block(const float[:, ::1] block, const double[::1] factors, double[::1] sums, int threads):
+    """sums += factors @ block, the same bits for every number of threads."""
+    cdef index_t r, n = block.shape[0]
+    if n == 0 or block.shape[1] == 0:
+        return
+    cdef const float **rows = <const float **>malloc(n * sizeof(float *))
+    if rows is NULL:
+        raise MemoryError
+    with nogil:
+        for r in range(n):
+            rows[r] = &block[r, 0]
+        odm_add_rows(rows, &factors[0], n, block.shape[1], &sums[0], threads)
+    free(rows)

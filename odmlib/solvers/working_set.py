@@ -1,8 +1,14 @@
 """Working-set method for kernel machines: the loop. The mathematics is at the head of _working_set.pyx.
 
 Each iteration takes the rows that promise most, together with a part of the last block (without which two
-blocks can undo each other's work), solves them exactly enough, and updates all scores. The stopping test,
-the relative duality gap on all rows, is computed in every iteration.
+blocks can undo each other's work), solves them exactly enough, and updates all scores. The stopping test is
+the relative duality gap on all rows.
+
+Shrinking: rows that rest at a = 0 strictly inside the band may be left out, with everything that belongs to
+them: kernel rows get shorter, more of them fit into the cache. Their scores are not known meanwhile, so the
+gap reported is infinite, and before the end they are computed again from all duals. That costs one kernel
+value per support row and row left out; it is done only where the rows are recomputed anyway (the cache does
+not hold them all) and enough iterations are still to come.
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import MarginLoss
-from odmlib.solvers._working_set import WorkingSet
+from odmlib.solvers._working_set import WorkingSet, add_block
 from odmlib.solvers.control import STALLED, Control, SolverResult, relative_gap
 
 BLOCK_ROWS = 512  # rows of a block
@@ -27,7 +33,160 @@ HELD_FACTOR = 1.2  # how much more a row is worth when its kernel row is at hand
 TIE_BREAK = 0.01  # random part of a row's worth: at the start all rows are alike
 STALL_ITERATIONS = 100  # without progress of the dual objective
 STALL_PROGRESS = 1e-13  # relative
-FETCH_ROWS = 128  # kernel rows computed between two looks at the clock
+FETCH_VALUES = 5e7  # kernel values computed between two looks at the clock
+QUIET_ITERATIONS = 20  # in which a row must have had nothing to gain before it is left out
+SHRINK_FROM = 0.25  # smallest part of the rows worth leaving out
+SHRUNK_TOLERANCE = 0.8  # the rest is solved to this part of the tolerance, to be right for all rows
+
+
+class _Phase:
+    """The problem on all rows, or (shrunk) on some of them: its solver state, cache and record."""
+
+    def __init__(self, run: _Run, rows: NDArray[np.int64] | None):
+        self.rows = rows  # None: all
+        some = slice(None) if rows is None else rows
+        self.kernel = run.kernel if rows is None else run.kernel.restricted(rows)
+        self.cache = RowCache(self.kernel, run.cache_bytes)
+        self.m = self.kernel.n_rows
+        self.size = max(1, min(BLOCK_ROWS, self.m, self.cache.capacity))
+        self.state = WorkingSet(
+            self.cache, run.loss, run.y[some].copy(), run.costs[some].copy(), run.threads, run.seed, self.size
+        )
+        self.worth = run.worth[some]
+        self.last = np.empty(0, dtype=np.int64)  # the last block, rows to keep first
+        self.quiet = np.zeros(self.m, dtype=np.int32)  # iterations since a row had something to gain
+        self.gaps: list[float] = []
+
+    def note(self, gap: float) -> None:
+        """Record what measure() said, before the gains are changed."""
+        self.gaps.append(gap)
+        resting = (self.state.gains == 0) & (self.state.duals == 0)
+        self.quiet += 1
+        self.quiet[~resting] = 0
+
+    def choose(self) -> NDArray[np.int64]:
+        """The next block, ascending: a part of the last one and the rows of largest gain."""
+        gains = self.state.gains
+        np.multiply(gains, self.worth, out=gains)
+        self.state.prefer_held(HELD_FACTOR)
+        if self.size >= self.m:
+            return np.arange(self.m)
+        kept = self.last[: int(KEPT * self.size)]
+        gains[kept] = -1.0
+        n_new = self.size - len(kept)
+        best = np.argpartition(gains, -n_new)[-n_new:]
+        return np.sort(np.concatenate([kept, best[gains[best] > 0]]))
+
+    def solve(self, block: NDArray[np.int64], enough: float, control: Control) -> str | None:
+        """Solve one block; a status when the time was over before it was done (then nothing has changed)."""
+        step = _rows_at_a_time(self.m)
+        for begin in range(0, len(block), step):
+            self.state.prefetch(block[begin : begin + step])
+            status = control.out_of_time()
+            if status is not None:
+                return status
+        self.state.begin(block, BLOCK_FRACTION, enough)
+        while not self.state.improve():
+            status = control.out_of_time()
+            if status is not None:
+                return status
+        self.state.commit()
+        # rows with a part in the solution, the latest ones first, stay longest
+        fresh = np.setdiff1d(block, self.last, assume_unique=True)
+        order = np.concatenate([fresh, np.intersect1d(self.last, block, assume_unique=True)])
+        self.last = order[np.argsort(self.state.duals[order] == 0, kind="stable")]
+        return None
+
+    def rows_to_leave_out(self, target: float) -> NDArray[np.int64] | None:
+        """Rows of this phase that rest, if leaving them out pays: see the head of this file."""
+        done = len(self.gaps) - 1
+        if self.cache.capacity >= self.m or done < 2 * QUIET_ITERATIONS or done % QUIET_ITERATIONS:
+            return None
+        resting = np.flatnonzero(self.quiet >= QUIET_ITERATIONS)
+        before, now = self.gaps[-1 - QUIET_ITERATIONS], self.gaps[-1]
+        if len(resting) < SHRINK_FROM * self.m or not target < now < before:
+            return None
+        to_come = QUIET_ITERATIONS * math.log(now / target) / math.log(before / now)
+        saved = to_come * self.cache.misses / done * len(resting)
+        restoring = np.count_nonzero(self.state.duals) * len(resting)
+        refilling = self.cache.capacity * (self.m - len(resting))
+        return resting if saved > restoring + refilling else None
+
+
+class _Run:
+    """One call of solve_working_set."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        y: NDArray[np.float64],
+        costs: NDArray[np.float64],
+        loss: MarginLoss,
+        cache_bytes: int,
+        threads: int,
+        seed: int,
+    ):
+        m = kernel.n_rows
+        self.kernel, self.loss = kernel, loss
+        self.y, self.costs = _checked("y", y, m), _checked("costs", costs, m)
+        self.cache_bytes, self.threads, self.seed = cache_bytes, threads, seed
+        self.worth = 1 + TIE_BREAK * np.random.default_rng(seed).random(m)
+        self.counts = {"cache_hits": 0, "cache_misses": 0, "newton_steps": 0, "sweeps": 0, "shrinkings": 0}
+        self.phase = _Phase(self, None)
+
+    def close_phase(self) -> None:
+        """Add up what the phase did; its cache goes before the next one is made."""
+        phase = self.phase
+        self.counts["cache_hits"] += phase.cache.hits
+        self.counts["cache_misses"] += phase.cache.misses
+        self.counts["newton_steps"] += phase.state.newton_steps
+        self.counts["sweeps"] += phase.state.sweeps
+        del self.phase
+
+    def begin_from(self, start: NDArray[np.float64], control: Control) -> str | None:
+        """Add the starting duals, some rows at a time; a status when the time is over before that."""
+        start = _checked("start", start, self.kernel.n_rows)
+        rows = np.flatnonzero(start)
+        step = min(self.phase.size, _rows_at_a_time(self.phase.m))
+        for begin in range(0, len(rows), step):
+            some = rows[begin : begin + step]
+            self.phase.state.add_rows(some, start[some])
+            status = control.out_of_time()
+            if status is not None:
+                return status
+        return None
+
+    def shrink(self, left_out: NDArray[np.int64]) -> None:
+        phase = self.phase
+        rows = np.arange(phase.m) if phase.rows is None else phase.rows
+        kept = np.setdiff1d(np.arange(phase.m), left_out, assume_unique=True)
+        duals, scores = phase.state.duals[kept], phase.state.scores[kept]
+        rows = rows[kept]
+        self.close_phase()
+        del phase
+        self.phase = _Phase(self, rows)
+        self.phase.state.resume(duals, scores)
+        self.counts["shrinkings"] += 1
+
+    def restore(self) -> None:
+        """Back to all rows; the scores of those left out are computed from all duals."""
+        phase, m = self.phase, self.kernel.n_rows
+        assert phase.rows is not None
+        duals, scores = np.zeros(m), np.zeros(m)
+        duals[phase.rows], scores[phase.rows] = phase.state.duals, phase.state.scores
+        left_out = np.setdiff1d(np.arange(m), phase.rows, assume_unique=True)
+        self.close_phase()
+        del phase
+        columns = self.kernel.restricted(left_out)
+        sums = np.zeros(len(left_out))
+        support = np.flatnonzero(duals)
+        step = min(BLOCK_ROWS, _rows_at_a_time(len(left_out)))
+        for begin in range(0, len(support), step):
+            some = support[begin : begin + step]
+            add_block(self.kernel.block(some, onto=columns), (duals * self.y)[some], sums, self.threads)
+        scores[left_out] = sums
+        self.phase = _Phase(self, None)
+        self.phase.state.resume(duals, scores)
 
 
 def solve_working_set(
@@ -47,58 +206,55 @@ def solve_working_set(
 
     `start`: duals to begin from. At most `cache_bytes` are spent on kernel rows.
     """
+    run = _Run(kernel, y, costs, loss, cache_bytes, threads, seed)
     m = kernel.n_rows
-    y, costs = _checked("y", y, m), _checked("costs", costs, m)
-    cache = RowCache(kernel, cache_bytes)
-    size = max(1, min(BLOCK_ROWS, m, cache.capacity))
-    state = WorkingSet(cache, loss, y, costs, threads, seed, size)
-    rng = np.random.default_rng(seed)
-    worth = 1 + TIE_BREAK * rng.random(m)
-    status = _begin_from(state, start, m, size, control) if start is not None else None
+    shrinking = shrinking and kernel.formula.name != "precomputed"
+    status = run.begin_from(start, control) if start is not None else None
     own_limit = max(10_000, 100 * m)
-    last = np.empty(0, dtype=np.int64)
     iteration, best_dual, best_iteration = 0, -math.inf, 0
     while True:
-        primal, gap = state.measure()
-        status = control.step(iteration, primal, gap, own_limit) or status
+        phase = run.phase
+        primal, gap = phase.state.measure()
+        whole = phase.rows is None
+        status = control.step(iteration, primal, gap if whole else math.inf, own_limit) or status
         dual = primal - gap
         if dual > best_dual + STALL_PROGRESS * max(1.0, abs(dual)) or iteration == 0:
             best_dual, best_iteration = dual, iteration
         elif status is None and iteration - best_iteration >= STALL_ITERATIONS:
             status = STALLED
-        if status is not None:
+        if whole and status is not None:
             break
-        np.multiply(state.gains, worth, out=state.gains)
-        state.prefer_held(HELD_FACTOR)
-        block = _choose(state.gains, last, size)
-        status = _solve_block(
-            state, block, ENOUGH * control.tol * max(1.0, abs(primal)) * len(block) / m, control
-        )
+        target = control.tol * max(1.0, abs(primal))
+        if status is not None or (not whole and gap <= SHRUNK_TOLERANCE * target):
+            del phase  # its cache must be gone before the next one fills
+            run.restore()
+            continue
+        phase.note(gap)
+        left_out = phase.rows_to_leave_out(target) if shrinking else None
+        if left_out is not None:
+            del phase
+            run.shrink(left_out)
+            continue
+        status = phase.solve(phase.choose(), ENOUGH * target * phase.size / phase.m, control)
         if status is None:
-            # rows with a part in the solution, the latest ones first, stay longest
-            last = np.concatenate(
-                [np.setdiff1d(block, last, assume_unique=True), np.intersect1d(last, block)]
-            )
-            last = last[np.argsort(state.duals[last] == 0, kind="stable")]
             iteration += 1
+    run.close_phase()
     return SolverResult(
         status=status,
         primal=primal,
-        dual=primal - gap,
+        dual=dual,
         gap=relative_gap(primal, gap),
         iterations=iteration,
         solver="working-set",
-        duals=state.duals,
-        margins=state.margins(),
-        details={
-            "cache_hits": cache.hits,
-            "cache_misses": cache.misses,
-            "cache_rows": cache.capacity,
-            "block_rows": size,
-            "newton_steps": state.newton_steps,
-            "sweeps": state.sweeps,
-        },
+        duals=phase.state.duals,
+        margins=run.y * phase.state.scores,
+        details={**run.counts, "cache_rows": phase.cache.capacity, "block_rows": phase.size},
     )
+
+
+def _rows_at_a_time(n_columns: int) -> int:
+    """Kernel rows between two looks at the clock."""
+    return max(64, int(FETCH_VALUES / max(1, n_columns)))
 
 
 def _checked(name: str, values: NDArray[np.float64], m: int) -> NDArray[np.float64]:
@@ -106,45 +262,3 @@ def _checked(name: str, values: NDArray[np.float64], m: int) -> NDArray[np.float
     if values.shape != (m,):
         raise ParameterError(f"{name} must hold one number for each of {m} rows, found shape {values.shape}")
     return values
-
-
-def _begin_from(
-    state: WorkingSet, start: NDArray[np.float64], m: int, size: int, control: Control
-) -> str | None:
-    """Add the starting duals, block by block; a status when the time is over before that."""
-    start = _checked("start", start, m)
-    rows = np.flatnonzero(start)
-    for begin in range(0, len(rows), min(size, FETCH_ROWS)):
-        some = rows[begin : begin + min(size, FETCH_ROWS)]
-        state.add_rows(some, start[some])
-        status = control.out_of_time()
-        if status is not None:
-            return status
-    return None
-
-
-def _choose(gains: NDArray[np.float64], last: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """The next block, ascending: a part of the last one and the rows of largest gain."""
-    if size >= len(gains):
-        return np.arange(len(gains))
-    kept = last[: int(KEPT * size)]
-    gains[kept] = -1.0
-    n_new = size - len(kept)
-    best = np.argpartition(gains, -n_new)[-n_new:]
-    return np.sort(np.concatenate([kept, best[gains[best] > 0]]))
-
-
-def _solve_block(state: WorkingSet, block: NDArray[np.int64], enough: float, control: Control) -> str | None:
-    """Solve one block; a status when the time was over before it was done (then nothing has changed)."""
-    for begin in range(0, len(block), FETCH_ROWS):
-        state.prefetch(block[begin : begin + FETCH_ROWS])
-        status = control.out_of_time()
-        if status is not None:
-            return status
-    state.begin(block, BLOCK_FRACTION, enough)
-    while not state.improve():
-        status = control.out_of_time()
-        if status is not None:
-            return status
-    state.commit()
-    return None

@@ -252,3 +252,19 @@ def check_everything():
     for formula in FORMULAS:
         for shape in SHAPES:
             test_block_agrees_with_reference(formula, shape)
+
+
+@pytest.mark.parametrize("gamma", [0.01, 5.0])
+def test_restricted_kernels_keep_the_bits(gamma):
+    X = random_rows(np.random.default_rng(6), 150, 300, 0.3)
+    kernel = Kernel(KernelFormula("rbf", gamma=gamma, bias=1.0), Dataset.from_any(X), threads=2)
+    whole = kernel.block(range(150))
+    kept = np.flatnonzero(np.random.default_rng(7).random(150) < 0.4)
+    part = kernel.restricted(kept)
+    assert np.array_equal(part.block(range(len(kept))), whole[np.ix_(kept, kept)])
+    assert np.array_equal(part.diagonal(), kernel.diagonal()[kept])
+    others = np.setdiff1d(np.arange(150), kept)
+    assert np.array_equal(kernel.block(others, onto=part), whole[np.ix_(others, kept)])
+    assert kernel.block(others, onto=kernel.restricted([])).shape == (len(others), 0)
+    with pytest.raises(ParameterError, match="precomputed"):
+        Kernel(KernelFormula("precomputed"), np.eye(2)).restricted([0])

@@ -212,6 +212,56 @@ def test_scores_do_not_drift_over_many_iterations(monkeypatch):
     check_certificate(result, K, y, 0.2, 0.5, 300.0)
 
 
+def test_shrinking_reaches_the_same_optimum(monkeypatch):
+    monkeypatch.setattr(working_set, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(working_set, "QUIET_ITERATIONS", 10)
+    X, y = noisy_circles(15, 1500)
+    kernel = Kernel(KernelFormula("rbf", gamma=0.5), Dataset.from_any(X))
+    K = kernel.block(range(1500)).astype(float)
+    reports = []
+    options = {"theta": 0.5, "nu": 0.5, "tol": 1e-7, "cache_bytes": 200 * 1500 * 4}
+    shrunk = solve(kernel, y, 20.0, callback=reports.append, **options)
+    plain = solve(kernel, y, 20.0, shrinking=False, **options)
+    assert shrunk.details["shrinkings"] >= 1
+    assert plain.details["shrinkings"] == 0
+    assert shrunk.status == plain.status == "converged"
+    assert shrunk.primal == pytest.approx(plain.primal, rel=2e-7)
+    assert any(report.gap == np.inf for report in reports)  # not known while rows are left out
+    assert reports[-1].gap == shrunk.gap <= 1e-7
+    check_certificate(shrunk, K, y, 0.5, 0.5, 20.0)
+    for how in ({"max_iter": shrunk.iterations // 2}, {"threads": 2}):
+        other = solve(kernel, y, 20.0, **options, **how)
+        check_certificate(other, K, y, 0.5, 0.5, 20.0)
+        if "threads" in how:
+            assert other.duals.tobytes() == shrunk.duals.tobytes()
+        else:
+            assert other.status == "max_iter"
+
+
+def test_rows_left_out_wrongly_are_found_again(monkeypatch):
+    # rows are left out at once, whatever it costs: many of them belong to the solution
+    def hasty(phase, target):
+        done = len(phase.gaps) - 1
+        return np.arange(0, phase.m, 2) if phase.rows is None and done == 3 else None
+
+    monkeypatch.setattr(working_set._Phase, "rows_to_leave_out", hasty)
+    monkeypatch.setattr(working_set, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(working_set._Run, "shrink", keeping_support(working_set._Run.shrink))
+    X, y = noisy_circles(16, 400)
+    kernel = Kernel(KernelFormula("rbf", gamma=0.5), Dataset.from_any(X))
+    result = solve(kernel, y, 5.0, tol=1e-8)
+    assert result.status == "converged"
+    assert result.details["shrinkings"] >= 1
+    check_certificate(result, kernel.block(range(400)).astype(float), y, 0.2, 0.5, 5.0)
+
+
+def keeping_support(shrink):
+    def careful(run, left_out):
+        shrink(run, left_out[run.phase.state.duals[left_out] == 0])
+
+    return careful
+
+
 @pytest.mark.parametrize("kind", ["sigmoid", "indefinite", "negative"])
 def test_indefinite_kernels_end(kind):
     rng = np.random.default_rng(11)
