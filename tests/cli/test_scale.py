@@ -377,10 +377,8 @@ def start(*argv, **options):
 
 
 def test_launcher(toy):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, ROOT / "bin" / "odm-scale", toy], env=environment, capture_output=True, text=True
-    )
+    launcher = ROOT / "bin" / "odm-scale"
+    done = subprocess.run([sys.executable, launcher, toy], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, TOY_SCALED, "")
 
 

@@ -56,7 +56,7 @@ def command(name: str) -> list[str]:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)} | changes
+    return os.environ | changes
 
 
 def start(name: str, *words: Any, **details: Any) -> subprocess.Popen[bytes]:
