@@ -65,7 +65,11 @@ def extensions():
     for source in sorted(Path("odmlib").rglob("*.pyx")):
         name = ".".join(source.with_suffix("").parts)
         yield Extension(
-            name, [str(source)], language="c++", include_dirs=folders, depends=[str(header) for header in headers]
+            name,
+            [str(source)],
+            language="c++",
+            include_dirs=folders,
+            depends=[str(header) for header in headers],
         )
 
 

@@ -50,7 +50,9 @@ def machine() -> str:
     processor = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        names = [
+            line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line
+        ]
         processor = names[0] if names else processor
     versions = [f"Python {platform.python_version()}"]
     for package in ("odmlib", *PEERS):

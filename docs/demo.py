@@ -23,7 +23,10 @@ COMMANDS = [
 
 
 def run_tools() -> None:
-    print("Tumours of the breast, malignant (+1) or benign (-1): 398 to learn from, 171 to be told.\n", flush=True)
+    print(
+        "Tumours of the breast, malignant (+1) or benign (-1): 398 to learn from, 171 to be told.\n",
+        flush=True,
+    )
     for command in COMMANDS:
         print(f"$ {command}", flush=True)
         subprocess.run(command, shell=True, check=True, cwd=FOLDER, env={"PATH": f"{TOOLS}:/usr/bin:/bin"})
@@ -48,8 +51,11 @@ ODM does not only push the smallest margin up: it draws all margins into the ban
 from {1 - theta:g} to {1 + theta:g} (theta = {theta:g}). This is their distribution:
 """)
     print(text_histogram(margins))
-    print(f"\nTraining: {model.report['status']}, relative duality gap {model.report['gap']:.1e} on all rows,")
-    print(f"{model.report['support_vectors']} of {model.report['rows']} rows are support vectors. Files are in demo/.")
+    print(
+        f"\nTraining: {model.report['status']}, relative duality gap {model.report['gap']:.1e} on all rows,"
+    )
+    support, rows = model.report["support_vectors"], model.report["rows"]
+    print(f"{support} of {rows} rows are support vectors. Files are in demo/.")
 
 
 if __name__ == "__main__":

@@ -28,12 +28,7 @@ def test_docstrings(name, monkeypatch):
 
 def test_some_docstrings_have_examples():
     finder = doctest.DocTestFinder()
-    found = [
-        test
-        for name in MODULES
-        for test in finder.find(importlib.import_module(name))
-        if test.examples
-    ]
+    found = [test for name in MODULES for test in finder.find(importlib.import_module(name)) if test.examples]
     assert len(found) >= 5
 
 

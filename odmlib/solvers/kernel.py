@@ -44,7 +44,15 @@ def solve_kernel(
     if solver == "newton" or (solver == "auto" and room and _surely_positive(kernel)):
         try:
             return solve_kernel_newton(
-                kernel, y, costs, loss, control, cache_bytes=cache_bytes, threads=threads, seed=seed, start=start
+                kernel,
+                y,
+                costs,
+                loss,
+                control,
+                cache_bytes=cache_bytes,
+                threads=threads,
+                seed=seed,
+                start=start,
             )
         except NotPositive:
             if solver == "newton":

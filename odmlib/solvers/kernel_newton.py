@@ -8,11 +8,12 @@ curvature q_i and centre t_i. With S the rows of positive curvature, the minimum
     (K_SS + diag(1/q_S)) c_S = y_S t_S,   c = 0 elsewhere,
 
 solved by conjugate gradients, preconditioned with a low-rank (Nystroem) factor K ~ L L' of some landmark
-columns:  M = L_S L_S' + diag(1/q_S), inverted by Woodbury's formula. A line search on P follows. The duality gap on
-all rows is sum_i loss.gap(a_i, z_i): it needs nothing but c and f.
+columns: M = L_S L_S' + diag(1/q_S), inverted by Woodbury's formula. A line search on P follows. The duality
+gap on all rows is sum_i loss.gap(a_i, z_i): it needs nothing but c and f.
 
-K is kept as float32, half of it (KernelMatrix), products and everything else are in float64. A kernel that is not
-positive semidefinite shows as a direction of negative curvature: NotPositive is raised, and another solver must do.
+K is kept as float32, half of it (KernelMatrix); products and everything else are in float64. A kernel that
+is not positive semidefinite shows as a direction of negative curvature: NotPositive is raised, and another
+solver must do.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ SLOW_CG_STEPS = 40
 RESIDUAL = 1e-3  # of the right-hand side; tighter as the gap closes
 TIGHTER_THAN_GAP = 0.05
 SMALLEST_RESIDUAL = 1e-12
-PRECONDITIONER_SHARE = 0.2  # of the memory budget
 
 
 class NotPositive(Exception):

@@ -25,7 +25,7 @@ def line_search(
     costs: Floats,
     threads: int,
 ) -> float:
-    """t > 0 near the minimum of the convex phi(t) = across t + square t^2 / 2 + sum_i loss_i(margins + t directions),
+    """t > 0 near the minimum of the convex  phi(t) = across t + square t^2 / 2 + sum_i loss_i(z_i + t d_i),
     by Newton steps kept in a bracket; 0 where phi does not fall at 0."""
     at_zero = across + along_line(loss, margins, directions, 0.0, costs, threads)[0]
     if not at_zero < 0:

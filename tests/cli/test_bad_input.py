@@ -252,7 +252,10 @@ def test_model_is_judged_before_the_data(tools):
         ("-c 1_000 good out", "-c/--C: expected a number, found '1_000'"),
         ("-c 1,5 good out", "-c/--C: expected a number, found '1,5'"),
         ("-c 2 --lambda 3 good out", "C (-c) and lambda_ (--lambda) say the same thing; give one of them"),
-        ("--solver nonsense good out", "solver (--solver) must be one of auto, newton, working-set for kernel rbf"),
+        (
+            "--solver nonsense good out",
+            "solver (--solver) must be one of auto, newton, working-set for kernel rbf",
+        ),
         ("-t 0 --solver working-set good out", "solver (--solver) must be one of auto, newton, dcd, svrg"),
         (
             "-t 9 good out",

@@ -96,7 +96,9 @@ def test_limits_and_callback():
     assert solve(X, y, 100.0, control=Control(1e-12, max_iter=1))[0].status == MAX_ITER
     assert solve(X, y, 100.0, control=Control(1e-12, time_limit=1e-9))[0].status == TIME_LIMIT
     seen = []
-    stopped = solve(X, y, 100.0, control=Control(1e-12, callback=lambda p: seen.append(p) or len(seen) > 1))[0]
+    stopped = solve(X, y, 100.0, control=Control(1e-12, callback=lambda p: seen.append(p) or len(seen) > 1))[
+        0
+    ]
     assert stopped.status == STOPPED
     assert [progress.iteration for progress in seen] == [0, 1]
 
@@ -108,9 +110,7 @@ def test_rows_without_weight_and_twins():
     costs = np.full(len(y), 10.0)
     costs[-5:] = 0
     kernel = Kernel(KernelFormula("rbf"), Dataset.from_any(X), 1)
-    result = solve_kernel_newton(
-        kernel, y, costs, BandLoss(0.1, 0.3), Control(1e-8), cache_bytes=ROOM
-    )
+    result = solve_kernel_newton(kernel, y, costs, BandLoss(0.1, 0.3), Control(1e-8), cache_bytes=ROOM)
     assert result.status == CONVERGED
     assert not result.duals[-5:].any()
 
@@ -122,7 +122,9 @@ def test_indefinite_kernel_is_noticed_and_left_to_the_working_set():
     with pytest.raises(NotPositive):
         solve_kernel_newton(*arguments, Control(1e-6), cache_bytes=ROOM, start=np.array([1.0, -1.0]))
     with pytest.raises(ParameterError, match="positive semidefinite"):
-        solve_kernel(*arguments, Control(1e-6), solver="newton", cache_bytes=ROOM, start=np.array([1.0, -1.0]))
+        solve_kernel(
+            *arguments, Control(1e-6), solver="newton", cache_bytes=ROOM, start=np.array([1.0, -1.0])
+        )
 
 
 def test_choice_by_memory():
