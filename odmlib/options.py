@@ -23,7 +23,7 @@ READY_MACHINES = ("odm",)
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 SOLVERS = {  # per kind of kernel
     "linear": ("auto", "newton", "dcd", "svrg"),
-    "kernel": ("auto", "newton", "working-set"),
+    "kernel": ("auto", "working-set"),
 }
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
@@ -129,7 +129,7 @@ class TrainOptions:
     cache_mb: float = _option(200.0, "-m --cache-mb", "kernel cache in MB, a hard cap", _number, "MB")
     shrinking: bool = _option(True, "-h --shrinking", "shrinking, 0 or 1", _switch, "0|1")
     solver: str = _option(
-        "auto", "--solver", "auto; linear: newton, dcd, svrg; other kernels: newton, working-set", str, "NAME"
+        "auto", "--solver", "auto; linear: newton, dcd, svrg; other kernels: working-set", str, "NAME"
     )
     threads: int | None = _option(
         None, "-j --threads", "threads (default: the cores this process may use)", _whole, "N"

@@ -6,22 +6,23 @@ from odmlib.kernels.kernel cimport Kernel
 cdef class RowCache:
     cdef readonly Kernel kernel
     cdef readonly index_t n_columns
+    cdef readonly bint wide             # rows of float64 instead of float32
     cdef readonly index_t capacity      # most rows that may be held
     cdef readonly index_t hits
     cdef readonly index_t misses
     cdef index_t _row_bytes
     cdef index_t _n_slots               # slots that have memory
     cdef index_t _newest, _oldest       # ends of the chain of use, -1 when empty
-    cdef kernel_t **_memory             # of each slot
+    cdef void **_memory                 # of each slot
     cdef index_t *_row_of               # row held by a slot, -1 for none
     cdef index_t *_newer                # chain of use
     cdef index_t *_older
     cdef int *_slot_of                  # slot of a row, -1 for none
 
-    # pointers[r] = the kernel row of rows[r], all resident together; n <= capacity. What is missing is
+    # pointers[r] = the kernel row of rows[r] (kernel_t, or double if wide), all resident together; n <= capacity. What is missing is
     # computed in one Kernel.fill. The pointers are valid until the next fetch. On an exception no row
     # of this fetch that was missing is held.
-    cdef int fetch(self, const index_t *rows, index_t n, kernel_t **pointers) except -1 nogil
+    cdef int fetch(self, const index_t *rows, index_t n, void **pointers) except -1 nogil
     # whether a row is held (its use is not counted)
     cdef bint holds(self, index_t row) noexcept nogil
 

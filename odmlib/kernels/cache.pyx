@@ -1,10 +1,11 @@
-"""RowCache: rows of a kernel in float32, least recently used out first, never above a budget of bytes.
+"""RowCache: rows of a kernel in float32 (or float64), least recently used out first, never above a budget of bytes.
 
 Memory is taken row by row as it is needed. The budget counts the rows and the tables that find them. The
 rows of one fetch are the most recently used ones while it runs, so that none of them can be evicted by it.
 """
 
 from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from odmlib.kernels.kernel cimport Kernel
 
 from odmlib.errors import ParameterError
 
-cdef index_t SLOT_BYTES = sizeof(kernel_t *) + 3 * sizeof(index_t)
+cdef index_t SLOT_BYTES = sizeof(void *) + 3 * sizeof(index_t)
 cdef index_t MEGABYTE = 1 << 20
 
 
@@ -22,7 +23,7 @@ cdef extern from "<cstdlib>" nogil:
 
 
 cdef class RowCache:
-    """LRU cache of the rows of `kernel` within `budget_bytes`; at least two rows must fit.
+    """LRU cache of the rows of `kernel` within `budget_bytes`; at least two rows must fit. `wide`: float64.
 
     >>> from odmlib.data.dataset import Dataset
     >>> from odmlib.kernels.formula import KernelFormula
@@ -36,12 +37,14 @@ cdef class RowCache:
     (1, 2)
     """
 
-    def __cinit__(self, Kernel kernel, budget_bytes):
+    def __cinit__(self, Kernel kernel, budget_bytes, bint wide=False):
         self.kernel = kernel
+        self.wide = wide
+        cdef index_t value_bytes = sizeof(double) if wide else sizeof(kernel_t)
         self.n_columns = kernel.n_rows
         self._newest = self._oldest = -1
         # whole cache lines: rows start aligned
-        self._row_bytes = max(<index_t>1, (self.n_columns * <index_t>sizeof(kernel_t) + 63) // 64) * 64
+        self._row_bytes = max(<index_t>1, (self.n_columns * value_bytes + 63) // 64) * 64
         table_bytes = self.n_columns * <index_t>sizeof(int)
         least = 2 * (self._row_bytes + SLOT_BYTES) + table_bytes
         if budget_bytes < least and self.n_columns > 1:
@@ -51,7 +54,7 @@ cdef class RowCache:
             )
         fitting = (int(budget_bytes) - table_bytes) // (self._row_bytes + SLOT_BYTES)
         self.capacity = max(1, min(fitting, self.n_columns))
-        self._memory = <kernel_t **>calloc(self.capacity, sizeof(kernel_t *))
+        self._memory = <void **>calloc(self.capacity, sizeof(void *))
         self._row_of = <index_t *>malloc(self.capacity * sizeof(index_t))
         self._newer = <index_t *>malloc(self.capacity * sizeof(index_t))
         self._older = <index_t *>malloc(self.capacity * sizeof(index_t))
@@ -94,11 +97,13 @@ cdef class RowCache:
         wanted = np.ascontiguousarray(wanted, dtype=np.int64)
         if wanted.ndim != 1 or (len(wanted) and not 0 <= wanted.min() <= wanted.max() < self.n_columns):
             raise ParameterError(f"rows must be a list of numbers from 0 to {self.n_columns - 1}")
-        result = np.empty((len(wanted), self.n_columns), dtype=np.float32)
+        result = np.empty((len(wanted), self.n_columns), dtype=np.float64 if self.wide else np.float32)
+        cdef index_t start = 0, r, n, total = len(wanted), row_bytes = self.n_columns * result.itemsize
+        if result.size == 0:
+            return result
         cdef const index_t[::1] view = wanted
-        cdef float[:, ::1] out = result
-        cdef index_t start = 0, r, j, n, total = len(wanted)
-        cdef kernel_t **pointers = <kernel_t **>malloc(self.capacity * sizeof(kernel_t *))
+        cdef char[::1] out = result.reshape(-1).view(np.int8)
+        cdef void **pointers = <void **>malloc(self.capacity * sizeof(void *))
         if pointers is NULL:
             raise MemoryError
         try:
@@ -107,8 +112,7 @@ cdef class RowCache:
                     n = min(self.capacity, total - start)
                     self.fetch(&view[start], n, pointers)
                     for r in range(n):
-                        for j in range(self.n_columns):
-                            out[start + r, j] = pointers[r][j]
+                        memcpy(&out[(start + r) * row_bytes], pointers[r], row_bytes)
                     start += n
         finally:
             free(pointers)
@@ -152,7 +156,7 @@ cdef class RowCache:
         # an emptied slot waits at the old end; new memory is taken only when there is none
         if self._n_slots < self.capacity and not (self._oldest >= 0 and self._row_of[self._oldest] < 0):
             slot = self._n_slots
-            self._memory[slot] = <kernel_t *>aligned_alloc(64, self._row_bytes)
+            self._memory[slot] = aligned_alloc(64, self._row_bytes)
             if self._memory[slot] is not NULL:
                 self._n_slots = self._n_slots + 1
                 self._row_of[slot] = -1
@@ -176,7 +180,7 @@ cdef class RowCache:
             self._unchain(slot)
             self._chain_oldest(slot)
 
-    cdef int fetch(self, const index_t *rows, index_t n, kernel_t **pointers) except -1 nogil:
+    cdef int fetch(self, const index_t *rows, index_t n, void **pointers) except -1 nogil:
         cdef index_t r, slot, n_missing = 0
         if n > self.capacity:
             with gil:
@@ -187,7 +191,7 @@ cdef class RowCache:
                 self._unchain(slot)
                 self._chain_newest(slot)
         cdef index_t *missing = <index_t *>malloc(n * sizeof(index_t) + 1)
-        cdef kernel_t **places = <kernel_t **>malloc(n * sizeof(kernel_t *) + 1)
+        cdef void **places = <void **>malloc(n * sizeof(void *) + 1)
         cdef bint done = False
         try:
             if missing is NULL or places is NULL:
@@ -209,7 +213,7 @@ cdef class RowCache:
                     places[n_missing] = self._memory[slot]
                     n_missing += 1
                 pointers[r] = self._memory[slot]
-            self.kernel.fill(missing, n_missing, places)
+            self.kernel.fill(missing, n_missing, places, self.wide)
             done = True
         finally:
             if not done and missing is not NULL:

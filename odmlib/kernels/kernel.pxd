@@ -29,7 +29,8 @@ cdef extern from "panel.h" nogil:
         index_t slab
         const index_t *rows
         index_t n_rows
-        float **out
+        void **out
+        bint wide
         index_t first
         index_t last
         int n_threads
@@ -73,19 +74,16 @@ cdef class Kernel:
     cdef const column_t[::1] _columns
     cdef const float[::1] _singles
     cdef const double[::1] _doubles
+    cdef const double[::1] _single_norms   # of the values in _singles
     cdef const double[::1] _norms
     cdef const double[:, ::1] _matrix
     cdef const double[::1] _diagonal
 
-    # out[r][0 .. n_rows-1] = k(rows[r], all rows). Works in slices of a fraction of a second, between
-    # which it takes the interpreter lock to let Ctrl-C through; on an exception `out` is undefined.
-    cdef int fill(self, const index_t *rows, index_t n, kernel_t **out) except -1 nogil
-    # the same for the columns first .. last-1 only; out[r][j] is still the value for column j
-    cdef int fill_columns(self, const index_t *rows, index_t n, kernel_t **out, index_t first,
-                          index_t last) except -1 nogil
+    # out[r][0 .. n_rows-1] = k(rows[r], all rows), kernel_t or (wide) double. Works in slices of a fraction
+    # of a second, between which it takes the interpreter lock to let Ctrl-C through; on an exception
+    # `out` is undefined.
+    cdef int fill(self, const index_t *rows, index_t n, void **out, bint wide) except -1 nogil
     # the same with the rows of `onto`, restricted from this kernel, as columns of `out`
-    cdef int fill_onto(self, Kernel onto, const index_t *rows, index_t n, kernel_t **out, index_t first,
-                       index_t last) except -1 nogil
-    cdef odm_rows _compiled_rows(self) noexcept nogil
-    cdef int _copy_rows(self, const index_t *rows, index_t n, kernel_t **out, index_t first,
-                        index_t last) noexcept nogil
+    cdef int fill_onto(self, Kernel onto, const index_t *rows, index_t n, void **out, bint wide) except -1 nogil
+    cdef odm_rows _compiled_rows(self, bint precise) noexcept nogil
+    cdef int _copy_rows(self, const index_t *rows, index_t n, void **out, bint wide) noexcept nogil

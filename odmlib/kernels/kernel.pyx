@@ -1,7 +1,7 @@
 """Kernel: k(rows, all rows) in blocks, and the diagonal. The formulas are in formula.py, the loops in panel.h.
 
-Precision. Rows are delivered as float32. Products are summed in float32, or in float64 where float32 would put
-more than about MAX_ERROR into a kernel value (the exponent of the RBF kernel is a small difference of large
+Precision. Rows are delivered as float32, or as float64 all through where the caller asks for it (`wide`). For
+float32 rows, products are summed in float32, or in float64 where float32 would put more than about MAX_ERROR into a kernel value (the exponent of the RBF kernel is a small difference of large
 squared norms when the data are far from the origin). Squared norms are always summed in float64, over the
 values that the products see. k(i, j) and k(j, i) are the same bits; the diagonal of the RBF kernel is exact.
 """
@@ -96,13 +96,12 @@ cdef class Kernel:
         self._slab = slab_columns(data.n_rows, data.n_features, data.n_nonzeros)
         self._starts = data.indptr
         self._columns = data.indices
-        if self.precise:
-            self._doubles = data.values
-            self._norms = exact_norms
-        else:
+        self._doubles = data.values
+        self._norms = exact_norms
+        if not self.precise:
             singles = data.values.astype(np.float32)
             self._singles = singles
-            self._norms = squared_norms(data.indptr, singles.astype(np.float64))
+            self._single_norms = squared_norms(data.indptr, singles.astype(np.float64))
         self._diagonal = self.formula.on_diagonal(exact_norms)
 
     def _take_matrix(self, matrix):
@@ -145,19 +144,19 @@ cdef class Kernel:
         # position k of the part comes from its row's start plus its place in the row
         places = np.arange(lengths.sum()) + np.repeat(starts[rows] - (ends - lengths), lengths)
         part._columns = columns[places]
-        if self.precise:
-            part._doubles = np.asarray(self._doubles)[places]
-        else:
-            part._singles = np.asarray(self._singles)[places]
+        part._doubles = np.asarray(self._doubles)[places]
         part._norms = np.asarray(self._norms)[rows]
+        if not self.precise:
+            part._singles = np.asarray(self._singles)[places]
+            part._single_norms = np.asarray(self._single_norms)[rows]
         part._diagonal = np.asarray(self._diagonal)[rows]
         part.n_rows = len(rows)
         part.formula, part.precise, part.threads = self.formula, self.precise, self.threads
         part._compiled, part._n_columns, part._slab = self._compiled, self._n_columns, self._slab
         return part
 
-    def block(self, rows, out=None, Kernel onto=None):
-        """Rows k(rows[r], all) as float32, into `out` (len(rows) x n_rows) when given.
+    def block(self, rows, out=None, Kernel onto=None, bint wide=False):
+        """Rows k(rows[r], all) as float32, or float64 if `wide`; into `out` (len(rows) x n_rows) when given.
 
         With `onto`, a restriction of this kernel: the values with the rows of that one. The diagonal of
         the RBF kernel is then as exact as any other value.
@@ -165,75 +164,75 @@ cdef class Kernel:
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         if rows.ndim != 1 or (len(rows) and not 0 <= rows.min() <= rows.max() < self.n_rows):
             raise ParameterError(f"rows must be a list of numbers from 0 to {self.n_rows - 1}")
-        columns = self if onto is None else onto
+        shape = (len(rows), self.n_rows if onto is None else onto.n_rows)
+        dtype = np.dtype(np.float64 if wide else np.float32)
         if out is None:
-            out = np.empty((len(rows), columns.n_rows), dtype=np.float32)
-        cdef float[:, ::1] target = out
-        if target.shape[0] != len(rows) or target.shape[1] != columns.n_rows:
-            raise ParameterError(f"out must have shape {(len(rows), columns.n_rows)}, found {out.shape}")
+            out = np.empty(shape, dtype)
+        if out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous:
+            raise ParameterError(f"out must have shape {shape} and type {dtype}, found {out.shape}, {out.dtype}")
         cdef const index_t[::1] wanted = rows
-        cdef index_t r, n = len(rows)
-        if n == 0 or columns.n_rows == 0:
+        cdef index_t r, n = shape[0], row_bytes = shape[1] * out.itemsize
+        if n == 0 or row_bytes == 0:
             return out
-        cdef kernel_t **pointers = <kernel_t **>malloc(n * sizeof(kernel_t *))
+        cdef char[::1] target = out.reshape(-1).view(np.int8)
+        cdef void **pointers = <void **>malloc(n * sizeof(void *))
         if pointers is NULL:
             raise MemoryError
         try:
             for r in range(n):
-                pointers[r] = &target[r, 0]
+                pointers[r] = &target[r * row_bytes]
             if onto is None:
                 with nogil:
-                    self.fill(&wanted[0], n, pointers)
+                    self.fill(&wanted[0], n, pointers, wide)
             else:
                 with nogil:
-                    self.fill_onto(onto, &wanted[0], n, pointers, 0, onto.n_rows)
+                    self.fill_onto(onto, &wanted[0], n, pointers, wide)
         finally:
             free(pointers)
         return out
 
-    cdef odm_rows _compiled_rows(self) noexcept nogil:
+    cdef odm_rows _compiled_rows(self, bint precise) noexcept nogil:
         cdef odm_rows result
         result.starts = &self._starts[0]
         result.columns = &self._columns[0] if self._columns.shape[0] else NULL
         if self._columns.shape[0] == 0:
             result.values = NULL
-        elif self.precise:
+        elif precise:
             result.values = &self._doubles[0]
         else:
             result.values = &self._singles[0]
-        result.norms = &self._norms[0]
+        result.norms = &self._norms[0] if precise else &self._single_norms[0]
         return result
 
-    cdef int fill(self, const index_t *rows, index_t n, kernel_t **out) except -1 nogil:
-        return self.fill_columns(rows, n, out, 0, self.n_rows)
-
-    cdef int fill_columns(self, const index_t *rows, index_t n, kernel_t **out, index_t first,
-                          index_t last) except -1 nogil:
+    cdef int fill(self, const index_t *rows, index_t n, void **out, bint wide) except -1 nogil:
         cdef index_t r
-        if n == 0 or first >= last:
+        if n == 0 or self.n_rows == 0:
             return 0
         if self._precomputed:
-            return self._copy_rows(rows, n, out, first, last)
-        self.fill_onto(self, rows, n, out, first, last)
+            return self._copy_rows(rows, n, out, wide)
+        self.fill_onto(self, rows, n, out, wide)
         if self._compiled.kind == ODM_RBF:
             for r in range(n):
-                if first <= rows[r] < last:
-                    out[r][rows[r]] = <kernel_t>(1 + self._compiled.bias_squared)
+                if wide:
+                    (<double *>out[r])[rows[r]] = 1 + self._compiled.bias_squared
+                else:
+                    (<kernel_t *>out[r])[rows[r]] = <kernel_t>(1 + self._compiled.bias_squared)
         return 0
 
-    cdef int fill_onto(self, Kernel onto, const index_t *rows, index_t n, kernel_t **out, index_t first,
-                       index_t last) except -1 nogil:
+    cdef int fill_onto(self, Kernel onto, const index_t *rows, index_t n, void **out, bint wide) except -1 nogil:
         cdef odm_block_job job
+        cdef bint precise = self.precise or wide
         job.formula = self._compiled
-        job.source = self._compiled_rows()
-        job.data = onto._compiled_rows()
+        job.source = self._compiled_rows(precise)
+        job.data = onto._compiled_rows(precise)
+        job.wide = wide
         job.n_columns = self._n_columns
         job.slab = self._slab
         job.n_threads = self.threads
         # slices: few enough rows first, and where one panel is too much already, few enough columns
         cdef double work_per_row = onto._starts[onto.n_rows] + PAIR_WORK * onto.n_rows
         cdef index_t batch = <index_t>(SLICE_WORK * self.threads / work_per_row) // PANEL_ROWS * PANEL_ROWS
-        cdef index_t span = last - first
+        cdef index_t span = onto.n_rows
         if batch < PANEL_ROWS:
             batch = PANEL_ROWS
             span = max(<index_t>1024, <index_t>(onto.n_rows * SLICE_WORK * self.threads / (work_per_row * batch)))
@@ -243,24 +242,28 @@ cdef class Kernel:
             job.n_rows = min(batch, n - r)
             job.out = out + r
             r += job.n_rows
-            start = first
-            while start < last:
+            start = 0
+            while start < onto.n_rows:
                 job.first = start
-                start = job.last = min(start + span, last)
-                if odm_kernel_block(&job, self.precise) != 0:
+                start = job.last = min(start + span, onto.n_rows)
+                if odm_kernel_block(&job, precise) != 0:
                     with gil:
                         raise MemoryError("no memory for a block of kernel rows")
-                if r < n or start < last:
+                if r < n or start < onto.n_rows:
                     with gil:
                         PyErr_CheckSignals()
         return 0
 
-    cdef int _copy_rows(self, const index_t *rows, index_t n, kernel_t **out, index_t first,
-                        index_t last) noexcept nogil:
+    cdef int _copy_rows(self, const index_t *rows, index_t n, void **out, bint wide) noexcept nogil:
         cdef index_t r, j
+        cdef double value
         for r in range(n):
-            for j in range(first, last):
-                out[r][j] = <kernel_t>(self._matrix[rows[r], j] + self._compiled.bias_squared)
+            for j in range(self.n_rows):
+                value = self._matrix[rows[r], j] + self._compiled.bias_squared
+                if wide:
+                    (<double *>out[r])[j] = value
+                else:
+                    (<kernel_t *>out[r])[j] = <kernel_t>value
         return 0
 
 

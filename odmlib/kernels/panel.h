@@ -4,7 +4,7 @@
 // [column][row]; the other rows stay compressed and stream by. One nonzero of a streaming row is one
 // multiply-add with a line of the panel, so the same loop serves dense and sparse data, and every sum runs
 // over ascending columns: k(i, j) and k(j, i) agree bit for bit. Tiles of scalar products then go through
-// the elementwise map of the kernel and are either stored as float32 rows (odm_kernel_block) or summed
+// the elementwise map of the kernel and are either stored as rows (odm_kernel_block) or summed
 // with coefficients on the fly (odm_kernel_sums).
 //
 // panel_loops.h holds the loops. It is compiled for float and for double, and on x86-64 once more for
@@ -47,7 +47,8 @@ static const int64_t ODM_CHUNK_ROWS = 512;   // streaming rows per unit of threa
 static const int64_t ODM_DIRECT_COLUMNS = 4096;  // beyond, a panel holds only the columns its rows use
 static const int64_t ODM_GROUP_BYTES = 1 << 20;  // panels that are prepared together
 
-// k(row rows[r] of `source`, row j of `data`) for j = first .. last-1 into out[r][j].
+// k(row rows[r] of `source`, row j of `data`) for j = first .. last-1 into out[r][j], an array of float, or of
+// double if `wide` (which needs double values).
 struct odm_block_job {
     odm_kernel_formula formula;
     odm_rows source, data;
@@ -55,7 +56,8 @@ struct odm_block_job {
     int64_t slab;  // columns of a panel that are worked through before the next ones
     const int64_t *rows;
     int64_t n_rows;
-    float **out;
+    void **out;
+    bool wide;
     int64_t first, last;
     int n_threads;
 };

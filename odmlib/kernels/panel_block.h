@@ -1,19 +1,21 @@
-// Rows of kernel values, stored as float32; a part of panel_loops.h.
+// Rows of kernel values; a part of panel_loops.h.
 
 struct ODM_NAME(block_task) {
     const odm_block_job *job;
     int64_t n_panels, panel_bytes;
     const int64_t *rows;  // of this group
     int64_t n_rows;
-    float **out;
+    void **out;
     const char *panels;
     const int32_t *slots;
     const REAL *norms;
 };
 
 // Tile [streaming row][panel row] of floats -> rows of the result, four by four.
-LOOP void ODM_NAME(store)(const float *tile, int64_t n_tile, int64_t n_panel, float **out, int64_t first)
+LOOP void ODM_NAME(store)(const float *tile, int64_t n_tile, int64_t n_panel, void **rows, int64_t first)
 {
+    float *out[WIDTH];
+    for (int64_t r = 0; r < n_panel; ++r) out[r] = static_cast<float *>(rows[r]);
     int64_t r = 0;
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
@@ -46,6 +48,14 @@ LOOP void ODM_NAME(store)(const float *tile, int64_t n_tile, int64_t n_panel, fl
         for (int64_t t = 0; t < n_tile; ++t) out[r][first + t] = tile[t * WIDTH + r];
 }
 
+LOOP void ODM_NAME(store_wide)(const REAL *tile, int64_t n_tile, int64_t n_panel, void **rows, int64_t first)
+{
+    for (int64_t r = 0; r < n_panel; ++r) {
+        double *out = static_cast<double *>(rows[r]) + first;
+        for (int64_t t = 0; t < n_tile; ++t) out[t] = tile[t * WIDTH + r];
+    }
+}
+
 // Numbers below the normal range of float become 0: they are slow to compute with, and as good as that.
 INLINE void ODM_NAME(convert)(const REAL *from, int64_t n, float *to)
 {
@@ -65,8 +75,8 @@ LOOP void ODM_NAME(block_chunk)(void *context, int64_t chunk)
     alignas(64) REAL tile[ODM_TILE_ROWS * WIDTH];
     alignas(64) float converted[sizeof(REAL) > sizeof(float) ? ODM_TILE_ROWS * WIDTH : 1];
     odm_kernel_formula formula = job.formula;
-    // the result is float32: only the exponent needs the digits of double, which is slow to raise
-    if (sizeof(REAL) > sizeof(float) && formula.kind == ODM_RBF) formula.kind = ODM_RBF_EXPONENT;
+    // where the result is float32, only the exponent needs the digits of double, which is slow to raise
+    if (sizeof(REAL) > sizeof(float) && !job.wide && formula.kind == ODM_RBF) formula.kind = ODM_RBF_EXPONENT;
     int64_t first = job.first + chunk * ODM_CHUNK_ROWS;
     const int64_t last = first + ODM_CHUNK_ROWS < job.last ? first + ODM_CHUNK_ROWS : job.last;
     for (; first < last; first += ODM_TILE_ROWS) {
@@ -75,6 +85,11 @@ LOOP void ODM_NAME(block_chunk)(void *context, int64_t chunk)
             const char *panel = task->panels + p * task->panel_bytes;
             ODM_NAME(fill_tile)(formula, job.data, first, n_tile, job.n_columns, job.slab, panel, task->slots,
                                 task->norms + p * WIDTH, tile);
+            const int64_t n_panel = task->n_rows - p * WIDTH < WIDTH ? task->n_rows - p * WIDTH : WIDTH;
+            if (job.wide) {
+                ODM_NAME(store_wide)(tile, n_tile, n_panel, task->out + p * WIDTH, first);
+                continue;
+            }
             float *floats = reinterpret_cast<float *>(tile);
             if (sizeof(REAL) > sizeof(float)) {
                 floats = converted;
@@ -82,7 +97,6 @@ LOOP void ODM_NAME(block_chunk)(void *context, int64_t chunk)
             }
             if (formula.kind == ODM_RBF_EXPONENT)
                 ODM_RAISE(floats, n_tile * WIDTH, static_cast<float>(formula.bias_squared));
-            const int64_t n_panel = task->n_rows - p * WIDTH < WIDTH ? task->n_rows - p * WIDTH : WIDTH;
             ODM_NAME(store)(floats, n_tile, n_panel, task->out + p * WIDTH, first);
         }
     }

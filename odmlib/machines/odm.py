@@ -91,19 +91,18 @@ def _fit_kernel(
     init: Model | None,
 ) -> tuple[Function, SolverResult]:
     from odmlib.kernels.kernel import Kernel
-    from odmlib.solvers.kernel import solve_kernel
+    from odmlib.solvers.working_set import solve_working_set
 
     dataset, y = problem.rows, problem.signs()
     precomputed = formula.name == "precomputed"
     kernel = Kernel(formula, dataset.to_dense() if precomputed else dataset, options.n_threads)
     start = None if init is None else _start_duals(init, problem, costs, loss, options.n_threads)
-    result = solve_kernel(
+    result = solve_working_set(
         kernel,
         y,
         costs,
         loss,
         control,
-        solver=options.solver,
         cache_bytes=options.cache_bytes,
         shrinking=options.shrinking,
         threads=options.n_threads,

@@ -30,5 +30,5 @@ class WorkingSet:
     def commit(self) -> None: ...
 
 def add_block(
-    block: NDArray[np.float32], factors: NDArray[np.float64], sums: NDArray[np.float64], threads: int
+    block: NDArray, factors: NDArray[np.float64], sums: NDArray[np.float64], threads: int
 ) -> None: ...

@@ -15,7 +15,7 @@ A block S of rows is optimised with all others fixed: with b = z_S - Q_SS a_S th
    quadratic. A last sweep puts every a_i where its conjugate is finite. If F did not fall, the result
    of the sweeps is kept, so F never rises, whatever the kernel is.
 
-Scores f_i = y_i z_i of all rows are kept in float64 and updated with the q float32 rows of the block at once.
+Scores f_i = y_i z_i of all rows are kept in float64 and updated with the q kernel rows of the block at once.
 """
 
 from libc.math cimport fabs, fmax, fmin, isfinite, log
@@ -32,7 +32,7 @@ from odmlib.losses.loss cimport MarginLoss
 cdef extern from "dense.h" nogil:
     const index_t ODM_FACTOR_BLOCK
     index_t odm_factor_line(index_t n) noexcept
-    void odm_add_rows(const float **rows, const double *factors, index_t n_rows, index_t n_columns,
+    void odm_add_rows(const void **rows, bint wide, const double *factors, index_t n_rows, index_t n_columns,
                       double *sums, int n_threads) noexcept
     void odm_add_multiple(index_t n, double factor, const double *x, double *y) noexcept
     index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work) noexcept
@@ -59,7 +59,7 @@ cdef class WorkingSet:
     # the block: rows, their kernel rows, and local copies of everything
     cdef index_t size
     cdef index_t[::1] rows, order, free_rows
-    cdef kernel_t **kernel_rows
+    cdef void **kernel_rows
     cdef double[:, ::1] Q, M
     cdef double[::1] work, a, z, b, h, cost, label, saved_a, saved_z, direction, change, slope, curvature, before
     cdef double target, gap, saved_objective
@@ -82,7 +82,7 @@ cdef class WorkingSet:
         self.all_gains = self.gains
         self.scores = np.zeros(self.n_rows)
         self.all_scores = self.scores
-        self.kernel_rows = <kernel_t **>malloc(max_size * sizeof(kernel_t *))
+        self.kernel_rows = <void **>malloc(max_size * sizeof(void *))
         if self.kernel_rows is NULL:
             raise MemoryError
         self.rows = np.zeros(max_size, dtype=np.int64)
@@ -143,13 +143,14 @@ cdef class WorkingSet:
             for r in range(n):
                 self.all_duals[rows[r]] += duals[r]
                 self.change[r] = duals[r] * self.y[rows[r]]
-            odm_add_rows(<const float **>self.kernel_rows, &self.change[0], n, self.n_rows, &self.all_scores[0],
+            odm_add_rows(<const void **>self.kernel_rows, self.cache.wide, &self.change[0], n, self.n_rows, &self.all_scores[0],
                          self.threads)
 
     def begin(self, const index_t[::1] rows, double fraction, double enough):
         """Take up a block of distinct rows, to be solved to `fraction` of its gap, or to the gap `enough`."""
         cdef index_t k, j, i
-        cdef const kernel_t *values
+        cdef const kernel_t *floats
+        cdef const double *doubles
         self.size = rows.shape[0]
         self.phase = self.steps_here = self.sweeps_here = 0
         self.n_free = -1
@@ -165,9 +166,14 @@ cdef class WorkingSet:
                 self.cost[k] = self.costs[i]
                 self.a[k] = self.before[k] = self.all_duals[i]
                 self.z[k] = self.b[k] = self.y[i] * self.all_scores[i]
-                values = self.kernel_rows[k]
-                for j in range(k + 1):
-                    self.Q[k, j] = self.label[k] * self.label[j] * values[self.rows[j]]
+                if self.cache.wide:
+                    doubles = <const double *>self.kernel_rows[k]
+                    for j in range(k + 1):
+                        self.Q[k, j] = self.label[k] * self.label[j] * doubles[self.rows[j]]
+                else:
+                    floats = <const kernel_t *>self.kernel_rows[k]
+                    for j in range(k + 1):
+                        self.Q[k, j] = self.label[k] * self.label[j] * floats[self.rows[j]]
                 self.h[k] = fmax(self.Q[k, k], 0.0)
             for k in range(self.size):
                 for j in range(k):
@@ -201,7 +207,7 @@ cdef class WorkingSet:
                     self.change[n] = (self.a[k] - self.before[k]) * self.label[k]
                     self.kernel_rows[n] = self.kernel_rows[k]
                     n += 1
-            odm_add_rows(<const float **>self.kernel_rows, &self.change[0], n, self.n_rows, &self.all_scores[0],
+            odm_add_rows(<const void **>self.kernel_rows, self.cache.wide, &self.change[0], n, self.n_rows, &self.all_scores[0],
                          self.threads)
 
     cdef double _block_gap(self) noexcept nogil:
@@ -334,16 +340,18 @@ cdef class WorkingSet:
             self.z[:] = self.saved_z
 
 
-def add_block(const float[:, ::1] block, const double[::1] factors, double[::1] sums, int threads):
-    """sums += factors @ block, the same bits for every number of threads."""
-    cdef index_t r, n = block.shape[0]
-    if n == 0 or block.shape[1] == 0:
+def add_block(block, const double[::1] factors, double[::1] sums, int threads):
+    """sums += factors @ block for a block of float32 or float64; the same bits for every number of threads."""
+    cdef index_t r, n = block.shape[0], n_columns = block.shape[1], row_bytes = n_columns * block.itemsize
+    cdef bint wide = block.dtype == np.float64
+    if block.size == 0:
         return
-    cdef const float **rows = <const float **>malloc(n * sizeof(float *))
+    cdef const char[::1] values = block.reshape(-1).view(np.int8)
+    cdef const void **rows = <const void **>malloc(n * sizeof(void *))
     if rows is NULL:
         raise MemoryError
     with nogil:
         for r in range(n):
-            rows[r] = &block[r, 0]
-        odm_add_rows(rows, &factors[0], n, block.shape[1], &sums[0], threads)
+            rows[r] = &values[r * row_bytes]
+        odm_add_rows(rows, wide, &factors[0], n, n_columns, &sums[0], threads)
     free(rows)

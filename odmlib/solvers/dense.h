@@ -1,4 +1,4 @@
-// Small dense loops of the kernel solvers: sums of float32 kernel rows, and Cholesky factors in float64.
+// Small dense loops of the kernel solvers: sums of kernel rows, and Cholesky factors in float64.
 //
 // dense_loops.h holds them; it is compiled for every processor and on x86-64 once more for AVX2 and FMA,
 // chosen at run time as in kernels/panel.h. Threads only split the output: the bits do not depend on them.
@@ -15,7 +15,7 @@ static const int64_t ODM_UPDATE_COLUMNS = 1024;  // columns per unit of threaded
 static const int64_t ODM_FACTOR_BLOCK = 32;      // columns that are factored before the rest is updated
 
 struct odm_update_job {
-    const float *const *rows;
+    const void *const *rows;
     const double *factors;
     int64_t n_rows, n_columns;
     double *sums;
@@ -64,13 +64,14 @@ static inline bool odm_dense_use_avx2() noexcept
 #define ODM_CHOOSE(call_plain, call_avx2) call_plain
 #endif
 
-// sums[j] += sum_r factors[r] rows[r][j], in the order of r.
-static inline void odm_add_rows(const float *const *rows, const double *factors, int64_t n_rows,
+// sums[j] += sum_r factors[r] rows[r][j], in the order of r; rows of float, or of double if `wide`.
+static inline void odm_add_rows(const void *const *rows, bool wide, const double *factors, int64_t n_rows,
                                 int64_t n_columns, double *sums, int n_threads) noexcept
 {
     odm_update_job job = {rows, factors, n_rows, n_columns, sums};
-    odm_parallel_for((n_columns + ODM_UPDATE_COLUMNS - 1) / ODM_UPDATE_COLUMNS, n_threads,
-                     ODM_CHOOSE(update_chunk_plain, update_chunk_avx2), &job);
+    const odm_task task = wide ? ODM_CHOOSE(update_double_plain, update_double_avx2)
+                               : ODM_CHOOSE(update_float_plain, update_float_avx2);
+    odm_parallel_for((n_columns + ODM_UPDATE_COLUMNS - 1) / ODM_UPDATE_COLUMNS, n_threads, task, &job);
 }
 
 // y += factor x

@@ -7,26 +7,33 @@ typedef double ODM_NAME(vec) __attribute__((vector_size(ODM_VECTOR_BYTES), may_a
 #define LOOP ODM_TARGET static inline
 
 // Four rows at a time, so that the sums are read and written a quarter as often.
-LOOP void ODM_NAME(update_chunk)(void *context, int64_t chunk)
-{
-    const odm_update_job &job = *static_cast<const odm_update_job *>(context);
-    const int64_t first = chunk * ODM_UPDATE_COLUMNS;
-    const int64_t n = job.n_columns - first < ODM_UPDATE_COLUMNS ? job.n_columns - first : ODM_UPDATE_COLUMNS;
-    double *__restrict sums = job.sums + first;
-    int64_t r = 0;
-    for (; r + 4 <= job.n_rows; r += 4) {
-        const float *__restrict a = job.rows[r] + first, *__restrict b = job.rows[r + 1] + first;
-        const float *__restrict c = job.rows[r + 2] + first, *__restrict d = job.rows[r + 3] + first;
-        const double fa = job.factors[r], fb = job.factors[r + 1];
-        const double fc = job.factors[r + 2], fd = job.factors[r + 3];
-        for (int64_t j = 0; j < n; ++j) sums[j] = (((sums[j] + fa * a[j]) + fb * b[j]) + fc * c[j]) + fd * d[j];
+#define ODM_UPDATE(name, type)                                                                                \
+    LOOP void ODM_NAME(name)(void *context, int64_t chunk)                                                    \
+    {                                                                                                         \
+        const odm_update_job &job = *static_cast<const odm_update_job *>(context);                            \
+        const int64_t first = chunk * ODM_UPDATE_COLUMNS, left = job.n_columns - first;                       \
+        const int64_t n = left < ODM_UPDATE_COLUMNS ? left : ODM_UPDATE_COLUMNS;                              \
+        double *__restrict sums = job.sums + first;                                                           \
+        int64_t r = 0;                                                                                        \
+        for (; r + 4 <= job.n_rows; r += 4) {                                                                 \
+            const type *__restrict a = static_cast<const type *>(job.rows[r]) + first;                        \
+            const type *__restrict b = static_cast<const type *>(job.rows[r + 1]) + first;                    \
+            const type *__restrict c = static_cast<const type *>(job.rows[r + 2]) + first;                    \
+            const type *__restrict d = static_cast<const type *>(job.rows[r + 3]) + first;                    \
+            const double *f = job.factors + r;                                                                \
+            const double fa = f[0], fb = f[1], fc = f[2], fd = f[3];                                          \
+            for (int64_t j = 0; j < n; ++j)                                                                   \
+                sums[j] = (((sums[j] + fa * a[j]) + fb * b[j]) + fc * c[j]) + fd * d[j];                      \
+        }                                                                                                     \
+        for (; r < job.n_rows; ++r) {                                                                         \
+            const type *__restrict a = static_cast<const type *>(job.rows[r]) + first;                        \
+            const double fa = job.factors[r];                                                                 \
+            for (int64_t j = 0; j < n; ++j) sums[j] += fa * a[j];                                             \
+        }                                                                                                     \
     }
-    for (; r < job.n_rows; ++r) {
-        const float *__restrict a = job.rows[r] + first;
-        const double fa = job.factors[r];
-        for (int64_t j = 0; j < n; ++j) sums[j] += fa * a[j];
-    }
-}
+ODM_UPDATE(update_float, float)
+ODM_UPDATE(update_double, double)
+#undef ODM_UPDATE
 
 LOOP void ODM_NAME(add_multiple)(int64_t n, double factor, const double *__restrict x, double *__restrict y)
 {

@@ -33,9 +33,12 @@ HELD_FACTOR = 1.2  # how much more a row is worth when its kernel row is at hand
 TIE_BREAK = 0.01  # random part of a row's worth: at the start all rows are alike
 STALL_ITERATIONS = 100  # without progress of the dual objective
 STALL_PROGRESS = 1e-13  # relative
+DUALITY_SLACK = 0.5  # by which a dual value may exceed a primal one before the kernel is to blame
 FETCH_VALUES = 5e7  # kernel values computed between two looks at the clock
 QUIET_ITERATIONS = 20  # in which a row must have had nothing to gain before it is left out
 SHRINK_FROM = 0.25  # smallest part of the rows worth leaving out
+ROUNDING = 2.0**-22  # of a float32 kernel value, with what its computation adds
+SAFE_PART = 0.2  # part of the loss's curvature that rounding may eat up
 SHRUNK_TOLERANCE = 0.8  # the rest is solved to this part of the tolerance, to be right for all rows
 
 
@@ -46,7 +49,7 @@ class _Phase:
         self.rows = rows  # None: all
         some = slice(None) if rows is None else rows
         self.kernel = run.kernel if rows is None else run.kernel.restricted(rows)
-        self.cache = RowCache(self.kernel, run.cache_bytes)
+        self.cache = RowCache(self.kernel, run.cache_bytes, run.wide)
         self.m = self.kernel.n_rows
         self.size = max(1, min(BLOCK_ROWS, self.m, self.cache.capacity))
         self.state = WorkingSet(
@@ -130,6 +133,7 @@ class _Run:
         self.kernel, self.loss = kernel, loss
         self.y, self.costs = _checked("y", y, m), _checked("costs", costs, m)
         self.cache_bytes, self.threads, self.seed = cache_bytes, threads, seed
+        self.wide = _float32_is_too_coarse(kernel, self.costs)
         self.worth = 1 + TIE_BREAK * np.random.default_rng(seed).random(m)
         self.counts = {"cache_hits": 0, "cache_misses": 0, "newton_steps": 0, "sweeps": 0, "shrinkings": 0}
         self.phase = _Phase(self, None)
@@ -183,10 +187,51 @@ class _Run:
         step = min(BLOCK_ROWS, _rows_at_a_time(len(left_out)))
         for begin in range(0, len(support), step):
             some = support[begin : begin + step]
-            add_block(self.kernel.block(some, onto=columns), (duals * self.y)[some], sums, self.threads)
+            add_block(
+                self.kernel.block(some, onto=columns, wide=self.wide),
+                (duals * self.y)[some],
+                sums,
+                self.threads,
+            )
         scores[left_out] = sums
         self.phase = _Phase(self, None)
         self.phase.state.resume(duals, scores)
+
+
+class _Watch:
+    """Whether the run gets anywhere, and the point of smallest gap so far."""
+
+    def __init__(self) -> None:
+        self.best_dual, self.best_iteration = -math.inf, 0
+        self.least_primal = math.inf
+        self.best: tuple[float, float, NDArray[np.float64], NDArray[np.float64]] | None = None
+
+    def keep_best(self, gap: float, primal: float, state: WorkingSet) -> None:
+        if self.best is None or gap < self.best[0]:
+            self.best = gap, primal, state.duals.copy(), state.scores.copy()
+
+    def diverged(self, primal: float, gap: float) -> bool:
+        """With a positive semidefinite kernel no dual value lies above any primal value."""
+        dual = primal - gap
+        if not (math.isfinite(primal) and math.isfinite(dual)):
+            return True
+        self.least_primal = min(self.least_primal, primal)
+        return dual > self.least_primal + DUALITY_SLACK * max(1.0, abs(self.least_primal))
+
+    def stalled(self, dual: float, iteration: int) -> bool:
+        if dual > self.best_dual + STALL_PROGRESS * max(1.0, abs(dual)):
+            self.best_dual, self.best_iteration = dual, iteration
+        return iteration - self.best_iteration >= STALL_ITERATIONS
+
+    def return_to_best(self, run: _Run) -> tuple[str, float, float]:
+        """Status, gap and primal of the best point, which becomes the present one."""
+        assert self.best is not None  # the first measurement, at the start or at 0, is of all rows
+        gap, primal, duals, scores = self.best
+        if run.phase.rows is not None:
+            run.close_phase()
+            run.phase = _Phase(run, None)
+        run.phase.state.resume(duals, scores)
+        return STALLED, gap, primal
 
 
 def solve_working_set(
@@ -211,16 +256,21 @@ def solve_working_set(
     shrinking = shrinking and kernel.formula.name != "precomputed"
     status = run.begin_from(start, control) if start is not None else None
     own_limit = max(10_000, 100 * m)
-    iteration, best_dual, best_iteration = 0, -math.inf, 0
+    watch = _Watch()
+    iteration = 0
     while True:
         phase = run.phase
         primal, gap = phase.state.measure()
         whole = phase.rows is None
+        if whole:
+            watch.keep_best(gap, primal, phase.state)
+        if watch.diverged(primal, gap):
+            # where the kernel is not positive semidefinite there may be no minimum: the best point seen
+            status, gap, primal = watch.return_to_best(run)
+            phase = run.phase
+            break
         status = control.step(iteration, primal, gap if whole else math.inf, own_limit) or status
-        dual = primal - gap
-        if dual > best_dual + STALL_PROGRESS * max(1.0, abs(dual)) or iteration == 0:
-            best_dual, best_iteration = dual, iteration
-        elif status is None and iteration - best_iteration >= STALL_ITERATIONS:
+        if status is None and watch.stalled(primal - gap, iteration):
             status = STALLED
         if whole and status is not None:
             break
@@ -242,14 +292,30 @@ def solve_working_set(
     return SolverResult(
         status=status,
         primal=primal,
-        dual=dual,
+        dual=primal - gap,
         gap=relative_gap(primal, gap),
         iterations=iteration,
         solver="working-set",
         duals=phase.state.duals,
         margins=run.y * phase.state.scores,
-        details={**run.counts, "cache_rows": phase.cache.capacity, "block_rows": phase.size},
+        details={
+            **run.counts,
+            "cache_rows": phase.cache.capacity,
+            "block_rows": phase.size,
+            "float64": run.wide,
+        },
     )
+
+
+def _float32_is_too_coarse(kernel: Kernel, costs: NDArray[np.float64]) -> bool:
+    """Whether rounding the kernel matrix to float32 can make the dual problem lose its convexity.
+
+    Rounding moves the eigenvalues by about 2^-24 sqrt(m) times the largest entry; the loss adds 1 / (2 cost).
+    """
+    if kernel.n_rows == 0:
+        return False
+    moved = ROUNDING * math.sqrt(kernel.n_rows) * float(np.abs(kernel.diagonal()).max())
+    return 2 * float(costs.max()) * moved > SAFE_PART
 
 
 def _rows_at_a_time(n_columns: int) -> int:

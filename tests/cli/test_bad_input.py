@@ -254,7 +254,7 @@ def test_model_is_judged_before_the_data(tools):
         ("-c 2 --lambda 3 good out", "C (-c) and lambda_ (--lambda) say the same thing; give one of them"),
         (
             "--solver nonsense good out",
-            "solver (--solver) must be one of auto, newton, working-set for kernel rbf",
+            "solver (--solver) must be one of auto, working-set for kernel rbf",
         ),
         ("-t 0 --solver working-set good out", "solver (--solver) must be one of auto, newton, dcd, svrg"),
         (

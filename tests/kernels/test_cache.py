@@ -117,3 +117,10 @@ def test_the_process_grows_by_the_budget_and_no_more():
     assert used <= 40 * 2**20
     # besides the rows: one copy of 100 rows (8 MB) for Python, and what malloc keeps
     assert 35 * 1024 < kilobytes < (40 + 8 + 4) * 1024
+
+
+def test_wide_rows(kernel):
+    cache = RowCache(kernel, 1 << 20, wide=True)
+    assert np.array_equal(cache.rows([5, 6]), kernel.block([5, 6], wide=True))
+    assert cache.rows([5]).dtype == np.float64
+    assert RowCache(kernel, budget_for(40), wide=True).capacity == 40 * (832 + 32) // (1600 + 32)

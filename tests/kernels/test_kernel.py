@@ -268,3 +268,18 @@ def test_restricted_kernels_keep_the_bits(gamma):
     assert kernel.block(others, onto=kernel.restricted([])).shape == (len(others), 0)
     with pytest.raises(ParameterError, match="precomputed"):
         Kernel(KernelFormula("precomputed"), np.eye(2)).restricted([0])
+
+
+@pytest.mark.parametrize("formula", FORMULAS, ids=str)
+def test_wide_rows_are_exact(formula):
+    X = random_rows(np.random.default_rng(8), 100, 60, 0.5)
+    kernel = Kernel(formula, Dataset.from_any(X))
+    expected = kernel_matrix(formula, X)
+    whole = kernel.block(range(100), wide=True)
+    assert whole.dtype == np.float64
+    assert relative_error(whole, expected) < 1e-13
+    assert np.array_equal(whole, whole.T)
+    part = kernel.restricted([3, 5, 70])
+    assert np.array_equal(kernel.block([1, 2], onto=part, wide=True), whole[np.ix_([1, 2], [3, 5, 70])])
+    matrix = whole.astype(np.float64)
+    assert np.array_equal(Kernel(KernelFormula("precomputed"), matrix).block([7], wide=True)[0], matrix[7])
