@@ -7,7 +7,7 @@ the data alone, so a result does not depend on the number of threads.
 cimport cython
 from libc.string cimport memset
 
-from odmlib._core.parallel cimport odm_task, parallel_for
+from odmlib._core.parallel cimport parallel_for
 from odmlib._core.types cimport column_t, index_t
 from odmlib._core.views cimport data_of
 
@@ -84,7 +84,7 @@ cdef class Rows:
         scores = np.empty(self.n_rows)
         cdef double[::1] out = scores
         cdef const index_t[::1] starts = self._chunk_starts(0)
-        cdef Job job = Job(<void *>self, &starts[0], data_of(w), NULL, data_of(out), 0)
+        cdef Job job = Job(<void *>self, &starts[0], NULL, NULL, data_of(w), data_of(out), 0)
         with nogil:
             parallel_for(starts.shape[0] - 1, threads, product_chunk, &job)
         return scores
@@ -92,38 +92,49 @@ cdef class Rows:
     def transposed_product(self, const double[::1] u, int threads=1):
         """X' u"""
         assert u.shape[0] == self.n_rows
-        return summed(self, transposed_chunk, u, u, self.n_columns, threads)
+        return summed(self, add_row, u, u, self.n_columns, threads)
 
     def hessian_product(self, const double[::1] coefficients, const double[::1] v, int threads=1):
         """X' diag(coefficients) X v in one pass over the rows."""
         assert coefficients.shape[0] == self.n_rows and v.shape[0] == self.n_columns
-        return summed(self, hessian_chunk, v, coefficients, self.n_columns, threads)
+        return summed(self, add_image, coefficients, v, self.n_columns, threads)
 
     def hessian_diagonal(self, const double[::1] coefficients, int threads=1):
         """The diagonal of X' diag(coefficients) X."""
         assert coefficients.shape[0] == self.n_rows
-        return summed(self, diagonal_chunk, coefficients, coefficients, self.n_columns, threads)
+        return summed(self, add_squares, coefficients, coefficients, self.n_columns, threads)
 
     def gram(self, const double[::1] coefficients, int threads=1):
         """X' diag(coefficients) X as a symmetric matrix; rows with coefficient 0 cost nothing."""
         assert coefficients.shape[0] == self.n_rows
         n = self.n_columns
-        lower = summed(self, gram_chunk, coefficients, coefficients, n * n, threads).reshape(n, n)
+        lower = summed(self, add_outer_product, coefficients, coefficients, n * n, threads).reshape(n, n)
         return lower + np.tril(lower, -1).T
 
+
+# sums += coefficient times something of row i; `vector` is v for those that need one
+ctypedef void (*row_task)(Rows rows, index_t i, double coefficient, const double *vector, double *sums) noexcept nogil
 
 cdef struct Job:
     void *rows
     const index_t *starts
-    const double *first           # w, u or v
+    row_task task
     const double *coefficients
+    const double *vector          # w or v
     double *out
     index_t n_sums                # doubles per chunk in out
 
 
-cdef summed(Rows rows, odm_task task, const double[::1] first, const double[::1] coefficients,
+cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef Job *job = <Job *>context
+    cdef index_t i
+    for i in range(job.starts[chunk], job.starts[chunk + 1]):
+        job.out[i] = (<Rows>job.rows).dot(i, job.vector)
+
+
+cdef summed(Rows rows, row_task task, const double[::1] coefficients, const double[::1] vector,
             index_t n_sums, int threads):
-    """Run `task` over the chunks, each with sums of its own, and add these in chunk order."""
+    """`task` for every row whose coefficient is not 0; chunks keep sums of their own, added in chunk order."""
     cdef const index_t[::1] starts = rows._chunk_starts(n_sums)
     cdef index_t n_chunks = starts.shape[0] - 1
     partial = np.empty((n_chunks, n_sums))
@@ -131,53 +142,37 @@ cdef summed(Rows rows, odm_task task, const double[::1] first, const double[::1]
     cdef double *out = NULL
     if n_sums:
         out = &sums[0, 0]
-    cdef Job job = Job(<void *>rows, &starts[0], data_of(first), data_of(coefficients), out, n_sums)
+    cdef Job job = Job(<void *>rows, &starts[0], task, data_of(coefficients), data_of(vector), out, n_sums)
     with nogil:
-        parallel_for(n_chunks, threads, task, &job)
+        parallel_for(n_chunks, threads, sum_chunk, &job)
     total = partial[0]
     for chunk in range(1, n_chunks):
         total += partial[chunk]
     return total
 
 
-cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
-    cdef Job *job = <Job *>context
-    cdef index_t i
-    for i in range(job.starts[chunk], job.starts[chunk + 1]):
-        job.out[i] = (<Rows>job.rows).dot(i, job.first)
-
-
-cdef void transposed_chunk(void *context, index_t chunk) noexcept nogil:
-    cdef Job *job = <Job *>context
-    cdef double *sums = job.out + chunk * job.n_sums
-    cdef index_t i
-    memset(sums, 0, job.n_sums * sizeof(double))
-    for i in range(job.starts[chunk], job.starts[chunk + 1]):
-        if job.first[i] != 0:
-            (<Rows>job.rows).add(i, job.first[i], sums)
-
-
-cdef void hessian_chunk(void *context, index_t chunk) noexcept nogil:
+cdef void sum_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
     cdef double *sums = job.out + chunk * job.n_sums
     cdef index_t i
     memset(sums, 0, job.n_sums * sizeof(double))
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
         if job.coefficients[i] != 0:
-            (<Rows>job.rows).add(i, job.coefficients[i] * (<Rows>job.rows).dot(i, job.first), sums)
+            job.task(<Rows>job.rows, i, job.coefficients[i], job.vector, sums)
 
 
-cdef void diagonal_chunk(void *context, index_t chunk) noexcept nogil:
-    cdef Job *job = <Job *>context
-    cdef double *sums = job.out + chunk * job.n_sums
-    cdef index_t i
-    memset(sums, 0, job.n_sums * sizeof(double))
-    for i in range(job.starts[chunk], job.starts[chunk + 1]):
-        if job.coefficients[i] != 0:
-            add_squares(<Rows>job.rows, i, job.coefficients[i], sums)
+cdef void add_row(Rows rows, index_t i, double coefficient, const double *vector, double *sums) noexcept nogil:
+    """sums += coefficient x_i"""
+    rows.add(i, coefficient, sums)
 
 
-cdef void add_squares(Rows rows, index_t i, double coefficient, double *sums) noexcept nogil:
+cdef void add_image(Rows rows, index_t i, double coefficient, const double *vector, double *sums) noexcept nogil:
+    """sums += coefficient <x_i, vector> x_i"""
+    rows.add(i, coefficient * rows.dot(i, vector), sums)
+
+
+cdef void add_squares(Rows rows, index_t i, double coefficient, const double *vector, double *sums) noexcept nogil:
+    """sums += coefficient times the squares of x_i's entries"""
     cdef index_t k
     for k in range(rows.indptr[i], rows.indptr[i + 1]):
         sums[rows.indices[k]] += coefficient * rows.values[k] * rows.values[k]
@@ -185,17 +180,8 @@ cdef void add_squares(Rows rows, index_t i, double coefficient, double *sums) no
         sums[rows.n_columns - 1] += coefficient * rows.bias * rows.bias
 
 
-cdef void gram_chunk(void *context, index_t chunk) noexcept nogil:
-    cdef Job *job = <Job *>context
-    cdef double *sums = job.out + chunk * job.n_sums
-    cdef index_t i
-    memset(sums, 0, job.n_sums * sizeof(double))
-    for i in range(job.starts[chunk], job.starts[chunk + 1]):
-        if job.coefficients[i] != 0:
-            add_outer_product(<Rows>job.rows, i, job.coefficients[i], sums)
-
-
-cdef void add_outer_product(Rows rows, index_t i, double coefficient, double *sums) noexcept nogil:
+cdef void add_outer_product(Rows rows, index_t i, double coefficient, const double *vector,
+                            double *sums) noexcept nogil:
     """sums (lower triangle, row-major) += coefficient x_i x_i'"""
     cdef index_t begin = rows.indptr[i]
     cdef index_t end = rows.indptr[i + 1]
