@@ -56,7 +56,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
     options = make_options(arguments)
-    limit_blas_threads(options)
     check_files(arguments)
     if arguments.v is not None:
         return validate(arguments, options)
@@ -150,13 +149,6 @@ def make_options(arguments: argparse.Namespace) -> TrainOptions:
         return TrainOptions(**given)
     except ParameterError as error:
         raise UsageError(str(error)) from None
-
-
-def limit_blas_threads(options: TrainOptions) -> None:
-    """Let numpy's linear algebra use as many threads as we do; it looks when it is loaded, so before that."""
-    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
-        if options.threads is not None or name not in os.environ:
-            os.environ[name] = str(options.n_threads)
 
 
 def check_files(arguments: argparse.Namespace) -> None:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from odmlib._core.rows import Rows
 from odmlib.losses.loss import MarginLoss
 from odmlib.losses.sums import slopes_and_curvatures
+from odmlib.solvers._dense import solve_positive
 from odmlib.solvers.control import STALLED, TIME_LIMIT, Control, SolverResult, relative_gap
 from odmlib.solvers.line_search import line_search
 
@@ -74,8 +75,8 @@ def solve_newton(
             # only rows that changed sides since the last step have anything to add
             hessian += rows.gram(curvatures - known_curvatures, threads)
             known_curvatures = curvatures
-            step = _solution(hessian, gradient)
-        if step is None:
+            step = solve_positive(hessian, -gradient)
+        if step is None:  # no Hessian, or I is lost beside X' diag(c) X
             hessian = None
             # a residual well below the target gradient norm is wasted work
             enough = 0.3 * math.sqrt(2 * control.tol * max(1.0, abs(primal)))
@@ -118,15 +119,6 @@ def prefers_explicit_hessian(rows: Rows) -> bool:
     row_length = rows.n_nonzeros / max(1, rows.n_rows) + 1
     forming = rows.n_rows * row_length * row_length / 2 + n**3 / 4
     return forming <= USUAL_CG_STEPS * 4 * rows.n_nonzeros + 1e7
-
-
-def _solution(hessian: Floats, gradient: Floats) -> Floats | None:
-    """s with H s = -gradient; None where I is lost beside X' diag(c) X and H is singular to the machine."""
-    try:
-        step = np.linalg.solve(hessian, -gradient)
-    except np.linalg.LinAlgError:
-        return None
-    return step.astype(np.float64, copy=False) if np.isfinite(step).all() else None
 
 
 def _conjugate_gradients(
