@@ -37,6 +37,25 @@ INLINE void ODM_NAME(products)(const REAL *values, const int32_t *columns, int64
     *at = k;
 }
 
+// The same for two rows without zeros (values at columns begin .. end-1): every line of the panel is used twice.
+INLINE void ODM_NAME(full_products)(const REAL *first, const REAL *second, int64_t begin, int64_t end,
+                                    const char *panel, REAL *out)
+{
+    for (int64_t strip = 0; strip < ODM_PANEL_BYTES; strip += 4 * ODM_VECTOR_BYTES) {
+        VEC s0 = {}, s1 = {}, s2 = {}, s3 = {}, t0 = {}, t1 = {}, t2 = {}, t3 = {};
+        for (int64_t k = begin; k < end; ++k) {
+            const VEC *p = reinterpret_cast<const VEC *>(panel + k * ODM_PANEL_BYTES + strip);
+            const REAL v = first[k], w = second[k];
+            s0 += v * p[0]; s1 += v * p[1]; s2 += v * p[2]; s3 += v * p[3];
+            t0 += w * p[0]; t1 += w * p[1]; t2 += w * p[2]; t3 += w * p[3];
+        }
+        VEC *o = reinterpret_cast<VEC *>(reinterpret_cast<char *>(out) + strip);
+        o[0] += s0; o[1] += s1; o[2] += s2; o[3] += s3;
+        o += ODM_PANEL_BYTES / ODM_VECTOR_BYTES;
+        o[0] += t0; o[1] += t1; o[2] += t2; o[3] += t3;
+    }
+}
+
 // exp(x) = power (1 + rest) for x <= 0, with power = 2^n: n is the integer nearest to x / ln 2, the remainder
 // r = x - n ln 2 is taken in two parts, rest = e^r - 1 = r + r^2 P(r) with P interpolated at Chebyshev nodes
 // of |r| <= ln(2)/2. Beyond the smallest normal number, power is 0.
@@ -134,11 +153,17 @@ LOOP void ODM_NAME(fill_tile)(const odm_kernel_formula &formula, const odm_rows 
     int64_t at[ODM_TILE_ROWS];
     std::memset(at, 0, sizeof(at));
     std::memset(tile, 0, n * ODM_PANEL_BYTES);
-    for (int64_t end = 0; end < n_columns;) {
-        end = end + slab < n_columns ? end + slab : n_columns;
+    for (int64_t begin = 0, end; begin < n_columns; begin = end) {
+        end = begin + slab < n_columns ? begin + slab : n_columns;
         for (int64_t t = 0; t < n; ++t) {
             const int64_t start = data.starts[first + t], length = data.starts[first + t + 1] - start;
             const REAL *values = static_cast<const REAL *>(data.values) + start;
+            if (!slots && t + 1 < n && length == n_columns
+                && data.starts[first + t + 2] == start + 2 * n_columns) {
+                ODM_NAME(full_products)(values, values + n_columns, begin, end, panel, tile + t * WIDTH);
+                ++t;
+                continue;
+            }
             const int32_t *columns = data.columns + start, limit = static_cast<int32_t>(end);
             if (slots)
                 ODM_NAME(products)(values, columns, length, limit, at + t, panel, slots, tile + t * WIDTH);

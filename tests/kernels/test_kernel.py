@@ -26,7 +26,15 @@ FORMULAS = [
     KernelFormula("sigmoid", gamma=0.02, coef0=-0.3),
     KernelFormula("sigmoid", gamma=1e-7),
 ]
-SHAPES = [(1, 1, 1.0), (5, 3, 1.0), (70, 22, 1.0), (100, 130, 0.4), (70, 700, 0.1), (40, 5000, 0.003)]
+SHAPES = [
+    (1, 1, 1.0),
+    (5, 3, 1.0),
+    (70, 6, 0.9),
+    (70, 22, 1.0),
+    (100, 130, 0.4),
+    (70, 700, 0.1),
+    (40, 5000, 0.003),
+]
 
 
 def relative_error(found, expected) -> float:
