@@ -71,6 +71,11 @@ def test_one_row():
     assert result.primal == pytest.approx(1 / 3)
 
 
+def test_no_rows_at_all():
+    result = solve(Kernel(KernelFormula("rbf"), Dataset.from_any(np.zeros((0, 3)))), [], 1.0)
+    assert (result.status, result.primal, result.duals.shape) == ("converged", 0.0, (0,))
+
+
 def test_two_rows_on_either_side_of_the_band():
     kernel = Kernel(KernelFormula("linear"), Dataset.from_any([[1.0], [3.0]]))
     result = solve(kernel, [1.0, 1.0], 0.5, theta=0.0, nu=1.0, tol=1e-14)
