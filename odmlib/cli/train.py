@@ -364,6 +364,8 @@ def describe_model(model: Model) -> Iterator[str]:
         f"{report['seconds']['train']:.2f} s: "
         f"objective {report['primal']:.6g}, relative gap {report['gap']:.1e}"
     )
+    if shift := report["details"].get("shift"):
+        yield f"the kernel is not positive semidefinite: trained with {shift:.3g} added to its diagonal"
     support = "" if model.n_support is None else f"{model.n_support} support vectors; "
     yield (
         f"{support}margins: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "

@@ -66,6 +66,8 @@ cdef class Kernel:
     # products in float64 because float32 would lose digits of the kernel value
     cdef readonly bint precise
     cdef public int threads
+    # added to k(i, i); see shift.py
+    cdef readonly double shift
     cdef bint _precomputed
     cdef odm_kernel_formula _compiled
     cdef index_t _n_columns

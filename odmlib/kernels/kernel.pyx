@@ -131,6 +131,11 @@ cdef class Kernel:
         """k(i, i) of every row, float64."""
         return np.array(self._diagonal)
 
+    def shift_diagonal(self, double shift):
+        """Add `shift` to k(i, i) of every row from now on."""
+        self._diagonal = np.asarray(self._diagonal) + shift
+        self.shift += shift
+
     def restricted(self, rows):
         """The kernel between some of the rows only (ascending); every value keeps its bits."""
         if self._precomputed:
@@ -209,14 +214,15 @@ cdef class Kernel:
         if n == 0 or self.n_rows == 0:
             return 0
         if self._precomputed:
-            return self._copy_rows(rows, n, out, wide)
-        self.fill_onto(self, rows, n, out, wide)
-        if self._compiled.kind == ODM_RBF:
+            self._copy_rows(rows, n, out, wide)
+        else:
+            self.fill_onto(self, rows, n, out, wide)
+        if self._compiled.kind == ODM_RBF or self.shift != 0:
             for r in range(n):
                 if wide:
-                    (<double *>out[r])[rows[r]] = 1 + self._compiled.bias_squared
+                    (<double *>out[r])[rows[r]] = self._diagonal[rows[r]]
                 else:
-                    (<kernel_t *>out[r])[rows[r]] = <kernel_t>(1 + self._compiled.bias_squared)
+                    (<kernel_t *>out[r])[rows[r]] = <kernel_t>self._diagonal[rows[r]]
         return 0
 
     cdef int fill_onto(self, Kernel onto, const index_t *rows, index_t n, void **out, bint wide) except -1 nogil:

@@ -91,11 +91,13 @@ def _fit_kernel(
     init: Model | None,
 ) -> tuple[Function, SolverResult]:
     from odmlib.kernels.kernel import Kernel
+    from odmlib.kernels.shift import needed_shift
     from odmlib.solvers.working_set import solve_working_set
 
     dataset, y = problem.rows, problem.signs()
     precomputed = formula.name == "precomputed"
     kernel = Kernel(formula, dataset.to_dense() if precomputed else dataset, options.n_threads)
+    kernel.shift_diagonal(needed_shift(kernel, options.seed))
     start = None if init is None else _start_duals(init, problem, costs, loss, options.n_threads)
     result = solve_working_set(
         kernel,
@@ -104,12 +106,14 @@ def _fit_kernel(
         loss,
         control,
         cache_bytes=options.cache_bytes,
-        shrinking=options.shrinking,
+        shrinking=options.shrinking and kernel.shift == 0,
         threads=options.n_threads,
         seed=options.seed,
         start=start,
     )
-    assert result.duals is not None
+    assert result.duals is not None and result.margins is not None
+    result.margins = result.margins - kernel.shift * result.duals  # as a new row in the same place has it
+    result.details["shift"] = kernel.shift
     support = np.flatnonzero(result.duals)
     coefficients = (y * result.duals)[support]
     if precomputed:

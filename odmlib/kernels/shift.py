@@ -1,0 +1,43 @@
+"""How far a kernel matrix is from positive semidefinite, and the shift that mends it.
+
+Training minimises over functions of a positive semidefinite kernel. The sigmoid kernel, a poly kernel with
+coef0 < 0 and some precomputed matrices are not: the dual is then unbounded below for large C. They are
+trained as k(i, j) + shift [i = j], with shift a little above -(smallest eigenvalue): a kernel in which every
+row has a coordinate of its own, so that new rows are scored by k alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from odmlib.kernels.kernel import Kernel
+
+SAMPLE_ROWS = 1000  # eigenvalues of larger matrices are estimated on so many rows
+NEGLIGIBLE = 1e-6  # of the largest eigenvalue: rounding of float32 rows
+SAFETY = 1.05  # on all rows
+SAMPLE_SAFETY = 2.0  # on a sample
+
+
+def surely_positive(kernel: Kernel) -> bool:
+    """Whether the formula alone promises a positive semidefinite matrix."""
+    formula = kernel.formula
+    return formula.name in ("linear", "rbf") or (formula.name == "poly" and formula.coef0 >= 0)
+
+
+def needed_shift(kernel: Kernel, seed: int = 0) -> float:
+    """The shift for this kernel; 0 where it is positive semidefinite up to rounding."""
+    n = kernel.n_rows
+    if n == 0 or surely_positive(kernel):
+        return 0.0
+    rows = np.arange(n)
+    if n > SAMPLE_ROWS:
+        rows = np.sort(np.random.default_rng(seed).permutation(n)[:SAMPLE_ROWS])
+    values = np.empty((len(rows), len(rows)))
+    for place in range(0, len(rows), 64):  # only a few whole rows in memory at a time
+        values[place : place + 64] = kernel.block(rows[place : place + 64])[:, rows]
+    eigenvalues = np.linalg.eigvalsh(values)
+    lowest, highest = float(eigenvalues[0]), float(eigenvalues[-1])
+    if lowest >= -NEGLIGIBLE * max(highest, 0.0):
+        return 0.0
+    # eigenvalues of a kernel matrix grow in proportion to its rows
+    return -lowest * (SAFETY if len(rows) == n else SAMPLE_SAFETY * n / len(rows))
