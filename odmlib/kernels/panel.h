@@ -20,6 +20,7 @@
 #include <cstring>
 #include <new>
 
+#include "instructions.h"
 #include "parallel.h"
 
 // ODM_RBF_EXPONENT: the exponent of the RBF kernel, for callers that raise it in float32 themselves
@@ -79,10 +80,6 @@ struct odm_sums_job {
     std::atomic<bool> *failed;  // out of memory in some thread
 };
 
-#define ODM_JOIN_(a, b) a##_##b
-#define ODM_JOIN(a, b) ODM_JOIN_(a, b)
-#define ODM_NAME(name) ODM_JOIN(name, ODM_VARIANT)
-
 #define ODM_TARGET
 #define ODM_VECTOR_BYTES 16
 #define ODM_REAL float
@@ -98,9 +95,8 @@ struct odm_sums_job {
 #undef ODM_TARGET
 #undef ODM_VECTOR_BYTES
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define ODM_HAS_AVX2_VARIANT 1
-#define ODM_TARGET __attribute__((target("avx2,fma")))
+#ifdef ODM_HAS_AVX2_VARIANT
+#define ODM_TARGET ODM_AVX2_TARGET
 #define ODM_VECTOR_BYTES 32
 #define ODM_REAL float
 #define ODM_WORD int32_t
@@ -115,17 +111,6 @@ struct odm_sums_job {
 #undef ODM_TARGET
 #undef ODM_VECTOR_BYTES
 #endif
-
-static inline bool odm_use_avx2() noexcept
-{
-#ifdef ODM_HAS_AVX2_VARIANT
-    static const bool use = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
-                            && std::getenv("ODMLIB_BASELINE") == nullptr;
-    return use;
-#else
-    return false;
-#endif
-}
 
 // 0, or -1 when memory ran out. `precise`: products and sums in double, from double values.
 static inline int odm_kernel_block(const odm_block_job *job, bool precise) noexcept

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "instructions.h"
 #include "parallel.h"
 
 static const int64_t ODM_UPDATE_COLUMNS = 1024;  // columns per unit of threaded work: 8 kB of sums
@@ -24,10 +25,6 @@ struct odm_update_job {
 // Not a multiple of a large power of two: such rows would fall on the same lines of the cache.
 static inline int64_t odm_factor_line(int64_t n) noexcept { return (n + 15) / 16 * 16 + 8; }
 
-#define ODM_JOIN_(a, b) a##_##b
-#define ODM_JOIN(a, b) ODM_JOIN_(a, b)
-#define ODM_NAME(name) ODM_JOIN(name, ODM_VARIANT)
-
 #define ODM_TARGET
 #define ODM_VECTOR_BYTES 16
 #define ODM_VARIANT plain
@@ -36,9 +33,8 @@ static inline int64_t odm_factor_line(int64_t n) noexcept { return (n + 15) / 16
 #undef ODM_VECTOR_BYTES
 #undef ODM_VARIANT
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define ODM_DENSE_HAS_AVX2 1
-#define ODM_TARGET __attribute__((target("avx2,fma")))
+#ifdef ODM_HAS_AVX2_VARIANT
+#define ODM_TARGET ODM_AVX2_TARGET
 #define ODM_VECTOR_BYTES 32
 #define ODM_VARIANT avx2
 #include "dense_loops.h"
@@ -47,19 +43,8 @@ static inline int64_t odm_factor_line(int64_t n) noexcept { return (n + 15) / 16
 #undef ODM_VARIANT
 #endif
 
-static inline bool odm_dense_use_avx2() noexcept
-{
-#ifdef ODM_DENSE_HAS_AVX2
-    static const bool use = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
-                            && std::getenv("ODMLIB_BASELINE") == nullptr;
-    return use;
-#else
-    return false;
-#endif
-}
-
-#ifdef ODM_DENSE_HAS_AVX2
-#define ODM_CHOOSE(call_plain, call_avx2) (odm_dense_use_avx2() ? call_avx2 : call_plain)
+#ifdef ODM_HAS_AVX2_VARIANT
+#define ODM_CHOOSE(call_plain, call_avx2) (odm_use_avx2() ? call_avx2 : call_plain)
 #else
 #define ODM_CHOOSE(call_plain, call_avx2) call_plain
 #endif
