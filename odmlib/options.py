@@ -1,7 +1,7 @@
 """The one table of training options: names, flags, defaults, ranges and help.
 
 `odmlib.train` takes its keywords from here and `odm-train` its flags; README's table says the same.
-LIBSVM's numbers for machines and kernels are positions in MACHINES and KERNELS.
+LIBSVM's numbers for machines and kernels are positions in MACHINES and KERNELS of names.py.
 """
 
 # ruff: noqa: RUF009 (`_option` is dataclasses.field)
@@ -17,10 +17,8 @@ from typing import Any
 
 from odmlib._core.threads import MAX_THREADS, resolve_threads
 from odmlib.errors import ParameterError
+from odmlib.names import KERNELS, MACHINES, READY_MACHINES
 
-MACHINES = ("svm", "odml", "odm", "mcodm", "kmomd", "ssodm", "sodm")
-READY_MACHINES = ("odm",)
-KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 SOLVERS = {  # per kind of kernel
     "linear": ("auto", "newton", "dcd", "svrg"),
     "kernel": ("auto", "working-set"),

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib.errors import ParameterError
+from odmlib.names import KERNELS
 
-KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 MAX_DEGREE = 1000
 _USES = {"poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), "sigmoid": ("gamma", "coef0")}
 

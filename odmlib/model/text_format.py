@@ -29,13 +29,14 @@ from odmlib.data.labels import python_label, read_labels, write_labels
 from odmlib.data.reading import parse_rows
 from odmlib.data.writing import format_blocks
 from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
-from odmlib.kernels.formula import KERNELS, KernelFormula
+from odmlib.kernels.formula import KernelFormula
 from odmlib.model.functions import Function, KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
+from odmlib.names import KERNELS, READY_MACHINES
 
 MAGIC = "odmlib model"
 VERSION = 1
-MACHINES = ("odm",)  # those whose models this version reads
+MACHINES = READY_MACHINES  # those whose models this version reads
 STATUSES = ("converged", "max_iter", "time_limit", "stopped", "stalled")
 MAX_HEADER_BYTES = 1 << 20
 FOREIGN = {
