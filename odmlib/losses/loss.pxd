@@ -9,6 +9,8 @@ cdef class MarginLoss:
     cdef double slope(self, double margin, double cost) noexcept nogil
     # generalised second derivative with respect to the margin
     cdef double curvature(self, double margin, double cost) noexcept nogil
+    # all three at once: the value; slope and curvature where the pointers say
+    cdef double expand(self, double margin, double cost, double *slope, double *curvature) noexcept nogil
     # convex conjugate at -dual: sup over z of (-dual z - value(z)); infinite where not allowed
     cdef double conjugate(self, double dual, double cost) noexcept nogil
     # minimiser over a of  h a^2 / 2 + margin_without a + conjugate(a); h >= 0 is the row's own kernel value

@@ -15,6 +15,11 @@ cdef class MarginLoss:
     cdef double curvature(self, double margin, double cost) noexcept nogil:
         return 0.0
 
+    cdef double expand(self, double margin, double cost, double *slope, double *curvature) noexcept nogil:
+        slope[0] = self.slope(margin, cost)
+        curvature[0] = self.curvature(margin, cost)
+        return self.value(margin, cost)
+
     cdef double conjugate(self, double dual, double cost) noexcept nogil:
         return 0.0 if dual == 0 else INFINITY
 
@@ -36,6 +41,8 @@ cdef class MarginLoss:
             return self.slope(first, second)
         if what == "curvature":
             return self.curvature(first, second)
+        if what == "expand":
+            return self._expanded(first, second)
         if what == "conjugate":
             return self.conjugate(first, second)
         if what == "dual_argmin":
@@ -45,6 +52,11 @@ cdef class MarginLoss:
         if what == "gap":
             return self.gap(first, second, third)
         raise ValueError(f"no such method of a loss: {what!r}")
+
+    def _expanded(self, double margin, double cost):
+        cdef double slope = 0.0, curvature = 0.0
+        cdef double value = self.expand(margin, cost, &slope, &curvature)
+        return value, slope, curvature
 
 
 cdef class BandLoss(MarginLoss):
@@ -85,6 +97,20 @@ cdef class BandLoss(MarginLoss):
         if margin > 1 + self.theta:
             return 2 * self.nu * cost
         return 0.0
+
+    cdef double expand(self, double margin, double cost, double *slope, double *curvature) noexcept nogil:
+        # one call a row in Newton's pass over the data: worth its own lines
+        cdef double beyond = 1 - self.theta - margin
+        cdef double side = cost
+        if beyond <= 0:
+            beyond = 1 + self.theta - margin
+            side = self.nu * cost
+            if beyond >= 0:
+                slope[0] = curvature[0] = 0.0
+                return 0.0
+        slope[0] = -2 * side * beyond
+        curvature[0] = 2 * side
+        return side * beyond * beyond
 
     cdef double conjugate(self, double dual, double cost) noexcept nogil:
         if dual == 0:

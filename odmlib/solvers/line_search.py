@@ -1,4 +1,4 @@
-"""The line search of the Newton methods."""
+"""The line search of Newton's method."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ ACCURACY = 0.1  # |phi'(t)| against |phi'(0)|: Newton needs no better
 
 
 def line_search(
+    at_zero: float,
     across: float,
     square: float,
     margins: Floats,
@@ -26,10 +27,7 @@ def line_search(
     threads: int,
 ) -> float:
     """t > 0 near the minimum of the convex  phi(t) = across t + square t^2 / 2 + sum_i loss_i(z_i + t d_i),
-    by Newton steps kept in a bracket; 0 where phi does not fall at 0."""
-    at_zero = across + along_line(loss, margins, directions, 0.0, costs, threads)[0]
-    if not at_zero < 0:
-        return 0.0
+    by Newton steps kept in a bracket; `at_zero` is phi'(0) < 0."""
     low, high, t = 0.0, math.inf, 1.0
     for _ in range(MAX_STEPS):
         first, second = along_line(loss, margins, directions, t, costs, threads)

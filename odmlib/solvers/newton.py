@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
 from odmlib.losses.loss import MarginLoss
-from odmlib.losses.sums import slopes_and_curvatures
 from odmlib.solvers._dense import solve_positive
+from odmlib.solvers._newton import evaluate
 from odmlib.solvers.control import STALLED, TIME_LIMIT, Control, SolverResult, relative_gap
-from odmlib.solvers.line_search import line_search
+from odmlib.solvers.line_search import ACCURACY, line_search
 
 Floats = NDArray[np.float64]
 
@@ -51,21 +51,17 @@ def solve_newton(
     """Train a linear machine; `start` are weights to begin from, `dual_bound` a known lower bound of P."""
     explicit = prefers_explicit_hessian(rows)
     w = np.zeros(rows.n_columns) if start is None else start.copy()
-    margins = y * rows.product(w, threads)
     hessian = np.eye(rows.n_columns) if explicit else None
     known_curvatures = np.zeros(rows.n_rows)
-    iteration, cg_steps, fresh = first_iteration, 0, True
+    iteration, cg_steps = first_iteration, 0
+    last_primal, last_bound = math.inf, dual_bound
+    loss_total, loss_gradient, margins, curvatures = evaluate(rows, y, costs, loss, w, threads)
 
     while True:
-        loss_total, slopes, curvatures = slopes_and_curvatures(loss, margins, costs, threads)
-        gradient = w + rows.transposed_product(y * slopes, threads)
+        gradient = w + loss_gradient
         primal = 0.5 * float(w @ w) + loss_total
         dual_bound = max(dual_bound, primal - 0.5 * float(gradient @ gradient))
         gap = max(0.0, primal - dual_bound)  # below 0 by rounding only
-        if not fresh and relative_gap(primal, gap) <= control.tol:
-            # margins were updated step by step: claim nothing before they are computed anew
-            margins, fresh = y * rows.product(w, threads), True
-            continue
         status = control.step(iteration, primal, gap, MAX_STEPS)
         if status is not None:
             break
@@ -82,19 +78,26 @@ def solve_newton(
             enough = 0.3 * math.sqrt(2 * control.tol * max(1.0, abs(primal)))
             step, used = _conjugate_gradients(rows, curvatures, gradient, enough, control, threads)
             cg_steps += used
-        directions = y * rows.product(step, threads)
-        length = line_search(float(w @ step), float(step @ step), margins, directions, loss, costs, threads)
         iteration += 1
-        if length > 0:
-            w += length * step
-            margins += length * directions
-            fresh = False
-        elif hessian is None and fresh:
-            status = control.out_of_time() or STALLED
-            break
-        else:
-            # no descent: margins or H, both updated step by step, have lost too many digits
-            margins, fresh, hessian = y * rows.product(w, threads), True, None
+        slope = float(gradient @ step)
+        going = primal < last_primal or dual_bound > last_bound
+        last_primal, last_bound = primal, dual_bound
+        if not (slope < 0 and going):  # rounding: H, updated step by step, may have lost too many digits
+            if hessian is None:
+                status = control.out_of_time() or STALLED
+                break
+            hessian, last_primal = None, math.inf
+            continue
+        # the whole step is nearly always right, and where it leads must be looked at in any case
+        there = w + step
+        point = evaluate(rows, y, costs, loss, there, threads)
+        if not abs(float((there + point[1]) @ step)) <= -ACCURACY * slope:
+            directions = point[2] - margins
+            across, square = float(w @ step), float(step @ step)
+            there = w + step * line_search(slope, across, square, margins, directions, loss, costs, threads)
+            point = evaluate(rows, y, costs, loss, there, threads)
+        w = there
+        loss_total, loss_gradient, margins, curvatures = point
 
     details = {"hessian": "explicit" if explicit else "conjugate gradients", "cg_steps": cg_steps}
     return SolverResult(
