@@ -1,5 +1,7 @@
+from typing import Any
+
 class MarginLoss:
-    def evaluate(self, what: str, first: float, second: float, third: float = 0.0) -> float: ...
+    def evaluate(self, what: str, first: float, second: float, third: float = 0.0) -> Any: ...
 
 class BandLoss(MarginLoss):
     theta: float

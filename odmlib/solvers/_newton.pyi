@@ -7,5 +7,12 @@ from odmlib.losses.loss import MarginLoss
 Floats = NDArray[np.float64]
 
 def evaluate(
-    rows: Rows, y: Floats, costs: Floats, loss: MarginLoss, w: Floats, threads: int = 1
-) -> tuple[float, Floats, Floats, Floats]: ...
+    rows: Rows,
+    y: Floats,
+    costs: Floats,
+    loss: MarginLoss,
+    w: Floats,
+    margins: Floats,
+    curvatures: Floats,
+    threads: int = 1,
+) -> tuple[float, Floats]: ...

@@ -46,12 +46,12 @@ cdef void evaluate_chunk(void *context, index_t chunk) noexcept nogil:
 
 
 def evaluate(Rows rows, const double[::1] y, const double[::1] costs, MarginLoss loss, const double[::1] w,
-             int threads=1):
-    """(sum of losses, its gradient in w, margin of every row, curvature of every row)"""
+             double[::1] margins, double[::1] curvatures, int threads=1):
+    """(sum of losses, its gradient in w); fills margin and curvature of every row."""
     assert w.shape[0] == rows.n_columns and y.shape[0] == costs.shape[0] == rows.n_rows
+    assert margins.shape[0] == curvatures.shape[0] == rows.n_rows
     cdef const index_t[::1] starts = rows._chunk_starts(rows.n_columns)
     cdef index_t n_chunks = starts.shape[0] - 1
-    margins, curvatures = np.empty(rows.n_rows), np.empty(rows.n_rows)
     gradients, totals = np.empty((n_chunks, rows.n_columns)), np.empty(n_chunks)
     cdef Job job
     job.rows, job.loss, job.starts, job.n_columns = <void *>rows, <void *>loss, &starts[0], rows.n_columns
@@ -63,4 +63,4 @@ def evaluate(Rows rows, const double[::1] y, const double[::1] costs, MarginLoss
     gradient = gradients[0]
     for chunk in range(1, n_chunks):
         gradient += gradients[chunk]
-    return float(totals.sum()), gradient, margins, curvatures
+    return float(totals.sum()), gradient

@@ -17,6 +17,7 @@ Every D(a) met on the way bounds the optimum from below; the largest is kept.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,10 +53,12 @@ def solve_newton(
     explicit = prefers_explicit_hessian(rows)
     w = np.zeros(rows.n_columns) if start is None else start.copy()
     hessian = np.eye(rows.n_columns) if explicit else None
-    known_curvatures = np.zeros(rows.n_rows)
+    # of every row: margins and curvatures here and at the point looked at, curvatures that H knows, and their change
+    margins, curvatures, new_margins, new_curvatures, known, change = np.zeros((6, rows.n_rows))
     iteration, cg_steps = first_iteration, 0
     last_primal, last_bound = math.inf, dual_bound
-    loss_total, loss_gradient, margins, curvatures = evaluate(rows, y, costs, loss, w, threads)
+    look = partial(evaluate, rows, y, costs, loss)
+    loss_total, loss_gradient = look(w, margins, curvatures, threads)
 
     while True:
         gradient = w + loss_gradient
@@ -69,8 +72,9 @@ def solve_newton(
         step = None
         if hessian is not None:
             # only rows that changed sides since the last step have anything to add
-            hessian += rows.gram(curvatures - known_curvatures, threads)
-            known_curvatures = curvatures
+            np.subtract(curvatures, known, out=change)
+            hessian += rows.gram(change, threads)
+            known[:] = curvatures
             step = solve_positive(hessian, -gradient)
         if step is None:  # no Hessian, or I is lost beside X' diag(c) X
             hessian = None
@@ -90,14 +94,15 @@ def solve_newton(
             continue
         # the whole step is nearly always right, and where it leads must be looked at in any case
         there = w + step
-        point = evaluate(rows, y, costs, loss, there, threads)
-        if not abs(float((there + point[1]) @ step)) <= -ACCURACY * slope:
-            directions = point[2] - margins
+        loss_total, loss_gradient = look(there, new_margins, new_curvatures, threads)
+        if not abs(float((there + loss_gradient) @ step)) <= -ACCURACY * slope:
+            directions = np.subtract(new_margins, margins, out=change)
             across, square = float(w @ step), float(step @ step)
             there = w + step * line_search(slope, across, square, margins, directions, loss, costs, threads)
-            point = evaluate(rows, y, costs, loss, there, threads)
+            loss_total, loss_gradient = look(there, new_margins, new_curvatures, threads)
         w = there
-        loss_total, loss_gradient, margins, curvatures = point
+        margins, new_margins = new_margins, margins
+        curvatures, new_curvatures = new_curvatures, curvatures
 
     details = {"hessian": "explicit" if explicit else "conjugate gradients", "cg_steps": cg_steps}
     return SolverResult(

@@ -31,6 +31,8 @@ def test_value_is_the_formula(loss, cost):
         short, over = max(0.0, 1 - loss.theta - z), max(0.0, z - 1 - loss.theta)
         expected = cost * (short**2 + loss.nu * over**2)
         assert loss.evaluate("value", z, cost) == pytest.approx(expected, rel=1e-14, abs=1e-15)
+        one_by_one = [loss.evaluate(what, z, cost) for what in ("value", "slope", "curvature")]
+        assert loss.evaluate("expand", z, cost) == pytest.approx(one_by_one, rel=1e-14, abs=1e-15)
 
 
 @pytest.mark.parametrize("cost", COSTS)
