@@ -1,7 +1,17 @@
 class MarginLoss:
+    smooth: bool
     def evaluate(self, what: str, first: float, second: float, third: float = 0.0) -> float: ...
 
 class BandLoss(MarginLoss):
     theta: float
     nu: float
     def __init__(self, theta: float, nu: float) -> None: ...
+
+class HingeLoss(MarginLoss): ...
+
+class MeanVarianceLoss(MarginLoss):
+    variance: float
+    mean: float
+    hinge: float
+    centre: float
+    def __init__(self, variance: float, mean: float, hinge: float, centre: float = 1.0) -> None: ...
