@@ -7,7 +7,10 @@ class BandLoss(MarginLoss):
     nu: float
     def __init__(self, theta: float, nu: float) -> None: ...
 
-class HingeLoss(MarginLoss): ...
+class HingeLoss(MarginLoss):
+    variance: float
+    mean: float
+    hinge: float
 
 class MeanVarianceLoss(MarginLoss):
     variance: float

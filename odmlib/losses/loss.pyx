@@ -155,6 +155,11 @@ cdef class HingeLoss(MarginLoss):
     def __cinit__(self):
         self.smooth = False
 
+    # the weights of MeanVarianceLoss of which this is the simplest case
+    variance = property(lambda self: 0.0)
+    mean = property(lambda self: 0.0)
+    hinge = property(lambda self: 1.0)
+
     def __reduce__(self):
         return HingeLoss, ()
 

@@ -6,8 +6,8 @@ One sweep visits the active rows in random order and minimises exactly over one 
 kept up to date: O(nonzeros of the row) per visit. Good for small C and for very sparse, wide data; for
 large C use Newton's method.
 
-Shrinking puts rows aside that lie strictly inside the loss-free band; they come back when the active rows
-seem done or when a certificate finds one of them outside the band. Convergence is claimed on the relative
+Shrinking puts rows aside that rest (strictly inside the loss-free band; SVM: at either bound); they come back
+when the active rows seem done or when a certificate finds one of them with a gap of its own. Convergence is claimed on the relative
 duality gap over all rows, with w rebuilt from a.
 """
 
@@ -96,14 +96,15 @@ class _certify:
     ):
         w = sweeper.weights
         w[:] = rows.transposed_product(y * sweeper.duals, threads)
-        self.loss, self.costs = loss, costs
+        self.loss, self.costs, self.duals = loss, costs, sweeper.duals
         self.margins = y * rows.product(w, threads)
         loss_total, self.gap = value_and_gap(loss, sweeper.duals, self.margins, costs, threads)
         self.primal = 0.5 * float(w @ w) + loss_total
 
     def misses(self, rows_aside: NDArray[np.int64]) -> bool:
-        """Whether a row that was put aside has a loss after all."""
-        return slopes_and_curvatures(self.loss, self.margins[rows_aside], self.costs[rows_aside])[0] > 0
+        """Whether a row that was put aside has a part in the gap after all."""
+        duals, margins, costs = (x[rows_aside] for x in (self.duals, self.margins, self.costs))
+        return value_and_gap(self.loss, duals, margins, costs)[1] > 0
 
 
 def duals_from_margins(margins: Floats, costs: Floats, loss: MarginLoss, threads: int) -> Floats:
