@@ -4,6 +4,8 @@
 # `cost` >= 0 is the row's weight in front of its loss (spec/odm.md sections 1 and 2).
 
 cdef class MarginLoss:
+    # whether the loss has a derivative everywhere; those that have none also give the second group below
+    cdef readonly bint smooth
     cdef double value(self, double margin, double cost) noexcept nogil
     # derivative with respect to the margin
     cdef double slope(self, double margin, double cost) noexcept nogil
@@ -20,7 +22,27 @@ cdef class MarginLoss:
     # value(margin) + conjugate(dual) + dual margin >= 0: the row's share of the duality gap
     cdef double gap(self, double dual, double margin, double cost) noexcept nogil
 
+    # Of losses with a kink: where the conjugate is finite, and its derivatives there
+    cdef double lowest_dual(self, double cost) noexcept nogil
+    cdef double highest_dual(self, double cost) noexcept nogil
+    cdef double conjugate_slope(self, double dual, double cost) noexcept nogil
+    cdef double conjugate_curvature(self, double dual, double cost) noexcept nogil
+
 
 cdef class BandLoss(MarginLoss):
     cdef readonly double theta
     cdef readonly double nu
+
+
+cdef class HingeLoss(MarginLoss):
+    pass
+
+
+cdef class MeanVarianceLoss(MarginLoss):
+    cdef readonly double variance
+    cdef readonly double mean
+    cdef readonly double hinge
+    cdef public double centre           # moved by the solver: its best value depends on all rows
+    cdef double _low(self, double cost) noexcept nogil
+    cdef double _high(self, double cost) noexcept nogil
+    cdef double _margin_of(self, double dual, double cost) noexcept nogil

@@ -1,9 +1,22 @@
 from typing import Any
 
 class MarginLoss:
+    smooth: bool
     def evaluate(self, what: str, first: float, second: float, third: float = 0.0) -> Any: ...
 
 class BandLoss(MarginLoss):
     theta: float
     nu: float
     def __init__(self, theta: float, nu: float) -> None: ...
+
+class HingeLoss(MarginLoss):
+    variance: float
+    mean: float
+    hinge: float
+
+class MeanVarianceLoss(MarginLoss):
+    variance: float
+    mean: float
+    hinge: float
+    centre: float
+    def __init__(self, variance: float, mean: float, hinge: float, centre: float = 1.0) -> None: ...

@@ -6,6 +6,9 @@ from libc.math cimport INFINITY, fabs
 cdef class MarginLoss:
     """Base of the scalar losses. Compiled solvers call the methods of loss.pxd; Python sees `evaluate`."""
 
+    def __cinit__(self, *arguments, **named):
+        self.smooth = True
+
     cdef double value(self, double margin, double cost) noexcept nogil:
         return 0.0
 
@@ -33,7 +36,19 @@ cdef class MarginLoss:
         cdef double total = self.value(margin, cost) + self.conjugate(dual, cost) + dual * margin
         return 0.0 if total < 0 else total       # below 0 by rounding only; a NaN stays one
 
-    def evaluate(self, str what, double first, double second, double third=0.0):
+    cdef double lowest_dual(self, double cost) noexcept nogil:
+        return -INFINITY
+
+    cdef double highest_dual(self, double cost) noexcept nogil:
+        return INFINITY
+
+    cdef double conjugate_slope(self, double dual, double cost) noexcept nogil:
+        return 0.0
+
+    cdef double conjugate_curvature(self, double dual, double cost) noexcept nogil:
+        return 0.0
+
+    def evaluate(self, str what, double first, double second=0.0, double third=0.0):
         """One scalar method by name, for tests and plots: `evaluate("value", margin, cost)`."""
         if what == "value":
             return self.value(first, second)
@@ -51,6 +66,14 @@ cdef class MarginLoss:
             return self.violation(first, second, third)
         if what == "gap":
             return self.gap(first, second, third)
+        if what == "lowest_dual":
+            return self.lowest_dual(first)
+        if what == "highest_dual":
+            return self.highest_dual(first)
+        if what == "conjugate_slope":
+            return self.conjugate_slope(first, second)
+        if what == "conjugate_curvature":
+            return self.conjugate_curvature(first, second)
         raise ValueError(f"no such method of a loss: {what!r}")
 
     def _expanded(self, double margin, double cost):
@@ -150,3 +173,172 @@ cdef class BandLoss(MarginLoss):
         if inner < -self.theta and self.nu > 0:
             return -inner - self.theta
         return 0.0
+
+
+cdef class HingeLoss(MarginLoss):
+    """SVM: cost max(0, 1-z) with cost_i = C s_i. Conjugate at -a: -a on 0 <= a <= cost."""
+
+    def __cinit__(self):
+        self.smooth = False
+
+    # the weights of MeanVarianceLoss of which this is the simplest case
+    variance = property(lambda self: 0.0)
+    mean = property(lambda self: 0.0)
+    hinge = property(lambda self: 1.0)
+
+    def __reduce__(self):
+        return HingeLoss, ()
+
+    cdef double value(self, double margin, double cost) noexcept nogil:
+        return cost * (1 - margin) if margin < 1 else 0.0
+
+    cdef double slope(self, double margin, double cost) noexcept nogil:
+        return -cost if margin < 1 else 0.0
+
+    cdef double conjugate(self, double dual, double cost) noexcept nogil:
+        return -dual if 0 <= dual <= cost else INFINITY
+
+    cdef double dual_argmin(self, double margin_without, double h, double cost) noexcept nogil:
+        cdef double short = 1 - margin_without
+        if short <= 0:
+            return 0.0
+        return cost if h * cost <= short else short / h
+
+    cdef double violation(self, double dual, double margin, double cost) noexcept nogil:
+        if margin < 1:
+            return 1 - margin if dual < cost else 0.0
+        return margin - 1 if dual > 0 else 0.0
+
+    cdef double gap(self, double dual, double margin, double cost) noexcept nogil:
+        if not 0 <= dual <= cost:
+            return INFINITY if dual == dual else dual
+        return (cost - dual) * (1 - margin) if margin < 1 else dual * (margin - 1)
+
+    cdef double lowest_dual(self, double cost) noexcept nogil:
+        return 0.0
+
+    cdef double highest_dual(self, double cost) noexcept nogil:
+        return cost
+
+    cdef double conjugate_slope(self, double dual, double cost) noexcept nogil:
+        return -1.0
+
+
+cdef class MeanVarianceLoss(MarginLoss):
+    """ODM^L with a given centre g: cost [ v (z-g)^2 - u z + h max(0, 1-z) ], cost_i = s_i.
+
+    v, u, h >= 0 are `variance`, `mean` and `hinge`. With everything multiplied by cost, low = u + 2 v (g-1) and
+    high = low + h are minus the slopes on either side of the kink. The conjugate at -a has its supremum
+
+        at z = 1                       for low <= a <= high:   u - a - v (1-g)^2
+        at z = g + (u - a) / (2v)      for a < low:            e^2 / (4v) - e g,       e = a - u
+        at z = g + (u + h - a) / (2v)  for a > high:           e^2 / (4v) - e g - h,   e = a - u - h
+
+    and is infinite outside of low <= a <= high where v = 0.
+    """
+
+    def __cinit__(self, *arguments, **named):
+        self.smooth = False
+
+    def __init__(self, double variance, double mean, double hinge, double centre=1.0):
+        self.variance, self.mean, self.hinge, self.centre = variance, mean, hinge, centre
+
+    def __reduce__(self):
+        return MeanVarianceLoss, (self.variance, self.mean, self.hinge, self.centre)
+
+    # One product each: where v = 0 every formula must give the ends of the interval to the last bit.
+
+    cdef double _low(self, double cost) noexcept nogil:
+        return cost * (self.mean + 2 * self.variance * (self.centre - 1))
+
+    cdef double _high(self, double cost) noexcept nogil:
+        return cost * (self.mean + self.hinge + 2 * self.variance * (self.centre - 1))
+
+    cdef double _margin_of(self, double dual, double cost) noexcept nogil:
+        """The margin at which the conjugate has its supremum; 1 where there is no choice."""
+        if self.variance * cost <= 0:
+            return 1.0
+        if dual < self._low(cost):
+            return self.centre + (cost * self.mean - dual) / (2 * self.variance * cost)
+        if dual > self._high(cost):
+            return self.centre + (cost * (self.mean + self.hinge) - dual) / (2 * self.variance * cost)
+        return 1.0
+
+    cdef double value(self, double margin, double cost) noexcept nogil:
+        cdef double away = margin - self.centre
+        return cost * (self.variance * away * away - self.mean * margin
+                       + (self.hinge * (1 - margin) if margin < 1 else 0.0))
+
+    cdef double slope(self, double margin, double cost) noexcept nogil:
+        return cost * (2 * self.variance * (margin - self.centre) - self.mean
+                       - (self.hinge if margin < 1 else 0.0))
+
+    cdef double curvature(self, double margin, double cost) noexcept nogil:
+        return 2 * self.variance * cost
+
+    cdef double conjugate(self, double dual, double cost) noexcept nogil:
+        if cost <= 0:
+            return 0.0 if dual == 0 else INFINITY
+        cdef double v = self.variance * cost, h = 0.0, e = dual - self.mean * cost
+        cdef double low = self._low(cost)
+        if low <= dual <= self._high(cost):
+            return -e - v * (1 - self.centre) * (1 - self.centre)
+        if v <= 0:
+            return INFINITY
+        if dual > low:
+            h = self.hinge * cost
+            e -= h
+        return e * e / (4 * v) - e * self.centre - h
+
+    cdef double dual_argmin(self, double margin_without, double h, double cost) noexcept nogil:
+        # the piece left of the kink, the piece right of it, or the kink itself
+        cdef double v = 2 * self.variance * cost
+        cdef double left = (cost * (self.mean + self.hinge) + v * (self.centre - margin_without)) / (1 + v * h)
+        cdef double right = (cost * self.mean + v * (self.centre - margin_without)) / (1 + v * h)
+        if margin_without + h * left < 1:
+            return left
+        if margin_without + h * right > 1 or h <= 0:
+            return right
+        # between `low` and `high` but for rounding, which must not lead out of a closed interval (v = 0)
+        cdef double low = self._low(cost), high = self._high(cost)
+        cdef double middle = (1 - margin_without) / h
+        return low if middle < low else high if middle > high else middle
+
+    cdef double violation(self, double dual, double margin, double cost) noexcept nogil:
+        if cost <= 0:
+            return 0.0
+        if self.variance > 0:
+            return fabs(margin - self._margin_of(dual, cost))
+        if margin < 1:
+            return 1 - margin if dual < self.highest_dual(cost) else 0.0
+        return margin - 1 if dual > self.lowest_dual(cost) else 0.0
+
+    cdef double gap(self, double dual, double margin, double cost) noexcept nogil:
+        # sums of terms that are not negative: nothing cancels
+        cdef double v = self.variance * cost, h = self.hinge * cost
+        cdef double low = self._low(cost), high = self._high(cost)
+        cdef double away = margin - self._margin_of(dual, cost)
+        if dual != dual or margin != margin:
+            return dual + margin
+        if v <= 0 and not low <= dual <= high:
+            return INFINITY
+        if dual < low:
+            return v * away * away + (h * (1 - margin) if margin < 1 else 0.0)
+        if dual > high:
+            return v * away * away + (h * (margin - 1) if margin > 1 else 0.0)
+        return v * away * away + ((high - dual) * (1 - margin) if margin < 1 else (dual - low) * (margin - 1))
+
+    cdef double lowest_dual(self, double cost) noexcept nogil:
+        return -INFINITY if self.variance * cost > 0 else self._low(cost)
+
+    cdef double highest_dual(self, double cost) noexcept nogil:
+        return INFINITY if self.variance * cost > 0 else self._high(cost)
+
+    cdef double conjugate_slope(self, double dual, double cost) noexcept nogil:
+        return -self._margin_of(dual, cost)
+
+    cdef double conjugate_curvature(self, double dual, double cost) noexcept nogil:
+        cdef double v = self.variance * cost
+        if v <= 0 or self._low(cost) <= dual <= self._high(cost):
+            return 0.0
+        return 1 / (2 * v)

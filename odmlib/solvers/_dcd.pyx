@@ -56,8 +56,8 @@ cdef class Sweeper:
     def advance(self, index_t nonzeros, double slack):
         """Visit active rows until about `nonzeros` values are read; the sweep's largest violation when it ends.
 
-        A row at a = 0 whose margin stays free of loss when moved by `slack` either way is put aside;
-        a negative slack puts no row aside. Returns -1 while the sweep is not finished.
+        A row whose a stays the best one when its margin is moved by `slack` either way (a = 0 inside the band,
+        a at the end of a closed interval) is put aside; a negative slack puts no row aside. Returns -1 while the sweep is not finished.
         """
         with nogil:
             while self.position < self.n_active and nonzeros > 0:
@@ -68,20 +68,20 @@ cdef class Sweeper:
         cdef index_t i = self.active[self.position]
         cdef double margin = self.y[i] * self.rows.dot(i, data_of(self.w))
         cdef double violation = self.loss.violation(self.a[i], margin, self.costs[i])
-        cdef double step
+        cdef double dual, step
         cdef index_t length = self.rows.indptr[i + 1] - self.rows.indptr[i] + 1
         if violation > self.largest:
             self.largest = violation
         if violation > 0:
-            step = self.loss.dual_argmin(margin - self.diagonal[i] * self.a[i], self.diagonal[i],
-                                         self.costs[i]) - self.a[i]
+            dual = self.loss.dual_argmin(margin - self.diagonal[i] * self.a[i], self.diagonal[i], self.costs[i])
+            step = dual - self.a[i]
             if step != 0:
-                self.a[i] += step
+                self.a[i] = dual      # not a + step, which may round to outside of the conjugate's domain
                 self.rows.add(i, self.y[i] * step, data_of(self.w))
                 length *= 2
-        elif (slack >= 0 and self.a[i] == 0
-                and self.loss.violation(0.0, margin - slack, self.costs[i]) == 0
-                and self.loss.violation(0.0, margin + slack, self.costs[i]) == 0):
+        elif (slack >= 0
+                and self.loss.violation(self.a[i], margin - slack, self.costs[i]) == 0
+                and self.loss.violation(self.a[i], margin + slack, self.costs[i]) == 0):
             self.n_active -= 1
             self.active[self.position] = self.active[self.n_active]
             self.active[self.n_active] = i

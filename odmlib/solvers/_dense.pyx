@@ -31,3 +31,31 @@ def solve_positive(const double[:, ::1] matrix, const double[::1] right):
         if bad == 0:
             odm_cholesky_solve(&L[0, 0], n, n, &x[0])
     return result if bad == 0 and np.isfinite(result).all() else None
+
+
+cdef class PositiveFactor:
+    """The factor of a symmetric positive definite matrix, for several right-hand sides."""
+
+    cdef double[:, ::1] factor
+
+    @staticmethod
+    def of(const double[:, ::1] matrix):
+        """The factor; None if the matrix is not positive definite, to the machine."""
+        cdef index_t n = matrix.shape[0], bad = 0
+        cdef PositiveFactor made = PositiveFactor()
+        made.factor = np.array(matrix)
+        cdef double[::1] work = np.empty(odm_factor_line(n) * ODM_FACTOR_BLOCK)
+        if n:
+            with nogil:
+                bad = odm_cholesky(&made.factor[0, 0], n, n, &work[0])
+        return made if bad == 0 else None
+
+    def solve(self, const double[::1] right):
+        cdef index_t n = right.shape[0]
+        assert self.factor.shape[0] == n
+        result = np.array(right)
+        cdef double[::1] x = result
+        if n:
+            with nogil:
+                odm_cholesky_solve(&self.factor[0, 0], n, n, &x[0])
+        return result

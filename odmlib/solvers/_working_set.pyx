@@ -14,6 +14,11 @@ A block S of rows is optimised with all others fixed: with b = z_S - Q_SS a_S th
    the part of the rows outside A, whose a_i = -s_i), then an exact line search on the piecewise
    quadratic. A last sweep puts every a_i where its conjugate is finite. If F did not fall, the result
    of the sweeps is kept, so F never rises, whatever the kernel is.
+3. Losses with a kink (SVM, ODM^L) have no such primal. There a_i is confined to [l_i, u_i] (SVM) or conj_i has a
+   piece without curvature (ODM^L), and the Newton steps are on the block's dual: with r_i = conj_i'' and the
+   gradient g = z + conj'(a), F = the rows that g does not press against a bound,
+   (Q_FF + diag(r_F)) d = -g_F,  a <- clip(a + t d, l, u), t halved until the objective falls as it should. A sweep before
+   each step finds the bounds that hold.
 
 Scores f_i = y_i z_i of all rows are kept in float64 and updated with the q kernel rows of the block at once.
 """
@@ -42,6 +47,11 @@ cdef int FIRST_SWEEPS = 3        # before the rate of the sweeps is judged
 cdef int MAX_SWEEPS = 40         # more of them cost as much as a few Newton steps
 cdef int MAX_NEWTON_STEPS = 30   # they are finite in theory and fewer than ten as a rule
 cdef int LINE_SEARCH_STEPS = 40
+cdef int MAX_HALVINGS = 12       # of a Newton step on the dual
+cdef double ENOUGH_DESCENT = 1e-3
+cdef double FIRST_RIDGE = 1e-9   # of the largest diagonal value, where the free rows are dependent; then
+cdef double RIDGE_GROWTH = 1e3   # this much more, up to ...
+cdef double LAST_RIDGE = 1e-2
 
 
 cdef class WorkingSet:
@@ -192,7 +202,7 @@ cdef class WorkingSet:
             if self.phase == 0:
                 done = self._sweep_while_it_pays()
             else:
-                done = self._newton_step()
+                done = self._newton_step() if self.loss.smooth else self._dual_newton_step()
                 if done:
                     self._finish()
         return done
@@ -226,12 +236,13 @@ cdef class WorkingSet:
 
     cdef void _sweep(self) noexcept nogil:
         cdef index_t k, position
-        cdef double step
+        cdef double dual, step
         for position in range(self.size):
             k = self.order[position]
-            step = self.loss.dual_argmin(self.z[k] - self.h[k] * self.a[k], self.h[k], self.cost[k]) - self.a[k]
+            dual = self.loss.dual_argmin(self.z[k] - self.h[k] * self.a[k], self.h[k], self.cost[k])
+            step = dual - self.a[k]
             if step != 0:
-                self.a[k] += step
+                self.a[k] = dual      # not a + step, which may round to outside of the conjugate's domain
                 odm_add_multiple(self.size, step, &self.Q[k, 0], &self.z[0])
         self.sweeps = self.sweeps + 1
 
@@ -306,6 +317,83 @@ cdef class WorkingSet:
             self.n_free = n
         self.gap = self._block_gap()
         return self.gap <= self.target or self.steps_here == MAX_NEWTON_STEPS
+
+    cdef bint _dual_newton_step(self) noexcept nogil:
+        """A sweep and one step on the dual; true when the block is solved or no step is possible."""
+        cdef index_t k, i, n = 0
+        cdef int turn
+        cdef double slope, step = 1, descent, change, ridge = 0
+        self._sweep()
+        self.gap = self._block_gap()
+        if self.gap <= self.target or not isfinite(self.gap):
+            return True
+        for k in range(self.size):
+            slope = self.z[k] + self.loss.conjugate_slope(self.a[k], self.cost[k])
+            self.slope[k] = slope
+            if not ((slope >= 0 and self.a[k] <= self.loss.lowest_dual(self.cost[k]))
+                    or (slope <= 0 and self.a[k] >= self.loss.highest_dual(self.cost[k]))):
+                self.free_rows[n] = k
+                n += 1
+        if n == 0:
+            return True
+        while not self._factor_free(n, ridge):
+            if ridge >= LAST_RIDGE:
+                return True
+            ridge = FIRST_RIDGE if ridge == 0 else RIDGE_GROWTH * ridge
+        for i in range(n):
+            self.curvature[i] = -self.slope[self.free_rows[i]]
+        odm_cholesky_solve(&self.M[0, 0], n, self.stride, &self.curvature[0])
+        for turn in range(MAX_HALVINGS):
+            change = self._try_step(n, step, &descent)
+            if change <= ENOUGH_DESCENT * descent and change < 0:
+                for k in range(self.size):
+                    self.z[k] += self.change[k]
+                for i in range(n):
+                    k = self.free_rows[i]
+                    self.a[k] = self._clipped(k, self.a[k] + step * self.curvature[i])
+                self.newton_steps = self.newton_steps + 1
+                self.steps_here = self.steps_here + 1
+                self.gap = self._block_gap()
+                return self.gap <= self.target or self.steps_here == MAX_NEWTON_STEPS
+            step *= 0.5
+        return True
+
+    cdef bint _factor_free(self, index_t n, double ridge) noexcept nogil:
+        """Factor Q + diag(conj'') of the first n free rows, the ridge relative to its largest diagonal value."""
+        cdef index_t i, j, k
+        cdef double largest = 0
+        for i in range(n):
+            k = self.free_rows[i]
+            for j in range(i + 1):
+                self.M[i, j] = self.Q[k, self.free_rows[j]]
+            self.M[i, i] += self.loss.conjugate_curvature(self.a[k], self.cost[k])
+            largest = fmax(largest, self.h[k])
+        for i in range(n):
+            self.M[i, i] += ridge * largest
+        return odm_cholesky(&self.M[0, 0], n, self.stride, &self.work[0]) == 0
+
+    cdef double _clipped(self, index_t k, double dual) noexcept nogil:
+        return fmin(fmax(dual, self.loss.lowest_dual(self.cost[k])), self.loss.highest_dual(self.cost[k]))
+
+    cdef double _try_step(self, index_t n, double step, double *descent) noexcept nogil:
+        """What the objective changes by after this step, and by first order; `change` is what z changes by."""
+        cdef index_t i, k
+        cdef double dual, total = 0
+        descent[0] = 0
+        for k in range(self.size):
+            self.change[k] = self.direction[k] = 0
+        for i in range(n):
+            k = self.free_rows[i]
+            dual = self._clipped(k, self.a[k] + step * self.curvature[i])
+            self.direction[k] = dual - self.a[k]
+            descent[0] += self.slope[k] * self.direction[k]
+            total += self.loss.conjugate(dual, self.cost[k]) - self.loss.conjugate(self.a[k], self.cost[k])
+            if self.direction[k] != 0:
+                odm_add_multiple(self.size, self.direction[k], &self.Q[k, 0], &self.change[0])
+        for i in range(n):
+            k = self.free_rows[i]
+            total += self.direction[k] * (self.z[k] + 0.5 * self.change[k])
+        return total
 
     cdef double _primal_slope(self, double step) noexcept nogil:
         """Derivative of the block's primal along the direction."""

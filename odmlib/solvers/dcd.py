@@ -6,8 +6,8 @@ One sweep visits the active rows in random order and minimises exactly over one 
 kept up to date: O(nonzeros of the row) per visit. Good for small C and for very sparse, wide data; for
 large C use Newton's method.
 
-Shrinking puts rows aside that lie strictly inside the loss-free band; they come back when the active rows
-seem done or when a certificate finds one of them outside the band. Convergence is claimed on the relative
+Shrinking puts rows aside that rest (strictly inside the loss-free band; SVM: at either bound); they come back
+when the active rows seem done or when a certificate finds one of them with a gap of its own. Convergence is claimed on the relative
 duality gap over all rows, with w rebuilt from a.
 """
 
@@ -22,6 +22,7 @@ from odmlib._core.rows import Rows
 from odmlib.losses.loss import MarginLoss
 from odmlib.losses.sums import slopes_and_curvatures, value_and_gap
 from odmlib.solvers._dcd import Sweeper
+from odmlib.solvers.centre import MovingCentre
 from odmlib.solvers.control import CONVERGED, MAX_ITER, Control, SolverResult, relative_gap
 
 Floats = NDArray[np.float64]
@@ -30,6 +31,7 @@ MAX_SWEEPS = 10_000
 SLICE_NONZEROS = 5_000_000  # some tens of milliseconds between two looks at the clock
 CHECK_GROWTH = 1.2  # sweeps between two certificates grow in this ratio
 EARLY_CHECKS = 5
+CENTRE_SWEEPS = 5  # between two looks at ODM^L's centre
 
 
 def solve_dcd(
@@ -44,13 +46,14 @@ def solve_dcd(
     seed: int = 0,
     start: Floats | None = None,
     max_sweeps: int = MAX_SWEEPS,
+    centre: MovingCentre | None = None,
 ) -> SolverResult:
-    """Train a linear machine; `start` are dual variables to begin from."""
+    """Train a linear machine; `start` are dual variables to begin from, `centre` is ODM^L's."""
     duals = np.zeros(rows.n_rows) if start is None else start.copy()
     sweeper = Sweeper(rows, loss, y, costs, duals, rows.transposed_product(y * duals, threads), seed)
     sweep, next_check, slack = 0, 1, -1.0
     limit = max_sweeps if control.max_iter is None else control.max_iter
-    certificate = _certify(sweeper, rows, y, costs, loss, threads)
+    certificate = _certify(sweeper, rows, y, costs, loss, threads, centre)
     status = control.step(sweep, certificate.primal, certificate.gap, max_sweeps)
     while status is None:
         sweeper.begin_sweep()
@@ -66,10 +69,13 @@ def solve_dcd(
             if status is None:
                 continue
             # stopped by the callback or the clock: the result still needs its certificate
-        next_check = max(sweep + 1, int(sweep * CHECK_GROWTH)) if sweep > EARLY_CHECKS else sweep + 1
-        certificate = _certify(sweeper, rows, y, costs, loss, threads)
+        growing = int(sweep * CHECK_GROWTH) if centre is None else sweep + CENTRE_SWEEPS
+        next_check = max(sweep + 1, growing) if sweep > EARLY_CHECKS else sweep + 1
+        certificate = _certify(sweeper, rows, y, costs, loss, threads, centre)
         if status is None:
             status = control.step(sweep, certificate.primal, certificate.gap, max_sweeps)
+        if centre is not None and status is None:
+            centre.move(certificate.fixed_gap)
         if settled or certificate.misses(sweeper.rows_aside()):
             sweeper.restore()
     if status == MAX_ITER and relative_gap(certificate.primal, certificate.gap) <= control.tol:
@@ -84,7 +90,10 @@ def solve_dcd(
         sweeper.weights,
         duals,
         certificate.margins,
-        {"active_rows": sweeper.n_active},
+        {
+            "active_rows": sweeper.n_active,
+            **({} if centre is None else {"centre": centre.mean, "moves": centre.moves}),
+        },
     )
 
 
@@ -92,18 +101,28 @@ class _certify:
     """Primal value and duality gap on all rows, after w was rebuilt from a."""
 
     def __init__(
-        self, sweeper: Sweeper, rows: Rows, y: Floats, costs: Floats, loss: MarginLoss, threads: int
+        self,
+        sweeper: Sweeper,
+        rows: Rows,
+        y: Floats,
+        costs: Floats,
+        loss: MarginLoss,
+        threads: int,
+        centre: MovingCentre | None,
     ):
         w = sweeper.weights
         w[:] = rows.transposed_product(y * sweeper.duals, threads)
-        self.loss, self.costs = loss, costs
+        self.loss, self.costs, self.duals = loss, costs, sweeper.duals
         self.margins = y * rows.product(w, threads)
         loss_total, self.gap = value_and_gap(loss, sweeper.duals, self.margins, costs, threads)
-        self.primal = 0.5 * float(w @ w) + loss_total
+        self.primal, self.fixed_gap = 0.5 * float(w @ w) + loss_total, self.gap
+        if centre is not None:
+            self.primal, self.gap = centre.measure(self.duals, self.margins, 0.5 * float(w @ w))
 
     def misses(self, rows_aside: NDArray[np.int64]) -> bool:
-        """Whether a row that was put aside has a loss after all."""
-        return slopes_and_curvatures(self.loss, self.margins[rows_aside], self.costs[rows_aside])[0] > 0
+        """Whether a row that was put aside has a part in the gap after all."""
+        duals, margins, costs = (x[rows_aside] for x in (self.duals, self.margins, self.costs))
+        return value_and_gap(self.loss, duals, margins, costs)[1] > 0
 
 
 def duals_from_margins(margins: Floats, costs: Floats, loss: MarginLoss, threads: int) -> Floats:
@@ -116,14 +135,17 @@ def best_multiple(
 ) -> Floats:
     """t a with the t >= 0 of largest D(t a): a start that is never worse than 0.
 
-    sum_i conj_i(t a_i) is taken as a quadratic in t through 0, which it is for ODM.
+    sum_i conj_i(t a_i) is taken as a quadratic in t through 0, which it is for ODM; for SVM t may be at most 1.
     """
     w = rows.transposed_product(y * duals, threads)
     whole, half = (_conjugates(t * duals, costs, loss, threads) for t in (1.0, 0.5))
     slope, bend = 4 * half - whole, 4 * whole - 8 * half + float(w @ w)
     if not (math.isfinite(whole) and slope < 0 < bend):
         return np.zeros_like(duals)
-    return (-slope / bend) * duals
+    multiple = -slope / bend
+    if not (loss.smooth or math.isfinite(_conjugates(multiple * duals, costs, loss, threads))):
+        multiple = 1.0
+    return multiple * duals
 
 
 def _conjugates(duals: Floats, costs: Floats, loss: MarginLoss, threads: int) -> float:

@@ -4,7 +4,7 @@ Each iteration takes the rows that promise most, together with a part of the las
 blocks can undo each other's work), solves them exactly enough, and updates all scores. The stopping test is
 the relative duality gap on all rows.
 
-Shrinking: rows that rest at a = 0 strictly inside the band may be left out, with everything that belongs to
+Shrinking: rows that rest (at a = 0 strictly inside the band; SVM: at a bound) may be left out, with everything that belongs to
 them: kernel rows get shorter, more of them fit into the cache. Their scores are not known meanwhile, so the
 gap reported is infinite, and before the end they are computed again from all duals. That costs one kernel
 value per support row and row left out; it is done only where the rows are recomputed anyway (the cache does
@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from odmlib.errors import ParameterError
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
-from odmlib.losses.loss import MarginLoss
+from odmlib.losses.loss import HingeLoss, MarginLoss, MeanVarianceLoss
+from odmlib.losses.sums import slopes_and_curvatures
 from odmlib.solvers._working_set import WorkingSet, add_block
+from odmlib.solvers.centre import MovingCentre
 from odmlib.solvers.control import STALLED, Control, SolverResult, relative_gap
 
 BLOCK_ROWS = 512  # rows of a block
@@ -51,19 +53,43 @@ class _Phase:
         self.kernel = run.kernel if rows is None else run.kernel.restricted(rows)
         self.cache = RowCache(self.kernel, run.cache_bytes, run.wide)
         self.m = self.kernel.n_rows
+        self.y, self.costs, self.smooth = run.y[some], run.costs[some], run.loss.smooth
+        self.loss_left_out, self.support_left_out = 0.0, 0
         self.size = max(1, min(BLOCK_ROWS, self.m, self.cache.capacity))
         self.state = WorkingSet(
-            self.cache, run.loss, run.y[some].copy(), run.costs[some].copy(), run.threads, run.seed, self.size
+            self.cache, run.loss, self.y.copy(), self.costs.copy(), run.threads, run.seed, self.size
         )
         self.worth = run.worth[some]
         self.last = np.empty(0, dtype=np.int64)  # the last block, rows to keep first
         self.quiet = np.zeros(self.m, dtype=np.int32)  # iterations since a row had something to gain
         self.gaps: list[float] = []
 
+    def half_square(self) -> float:
+        """1/2 |w|^2, on some rows: from what it was when the others were left out."""
+        duals, scores = self.state.duals, self.state.scores
+        if self.rows is None:
+            return 0.5 * float((self.y * duals) @ scores)
+        return self.first_half_square + 0.5 * float(
+            (self.y * (duals - self.first_duals)) @ (scores + self.first_scores)
+        )
+
+    def resume(self, duals: NDArray[np.float64], scores: NDArray[np.float64], half_square: float) -> None:
+        """Go on from a known point; `half_square` is that of all rows."""
+        self.state.resume(duals, scores)
+        self.first_duals, self.first_scores, self.first_half_square = duals, scores, half_square
+
+    def measure(self) -> tuple[float, float]:
+        """(primal, gap): of all rows, or of those at work with the loss that the others had when they left."""
+        primal, gap = self.state.measure()
+        if self.rows is not None:
+            own = 0.5 * float((self.y * self.state.duals) @ self.state.scores)
+            primal += self.half_square() - own + self.loss_left_out
+        return primal, gap
+
     def note(self, gap: float) -> None:
         """Record what measure() said, before the gains are changed."""
         self.gaps.append(gap)
-        resting = (self.state.gains == 0) & (self.state.duals == 0)
+        resting = (self.state.gains == 0) & (self.state.duals == 0 if self.smooth else True)
         self.quiet += 1
         self.quiet[~resting] = 0
 
@@ -111,7 +137,7 @@ class _Phase:
             return None
         to_come = QUIET_ITERATIONS * math.log(now / target) / math.log(before / now)
         saved = to_come * self.cache.misses / done * len(resting)
-        restoring = np.count_nonzero(self.state.duals) * len(resting)
+        restoring = (np.count_nonzero(self.state.duals) + self.support_left_out) * len(resting)
         refilling = self.cache.capacity * (self.m - len(resting))
         return resting if saved > restoring + refilling else None
 
@@ -133,7 +159,8 @@ class _Run:
         self.kernel, self.loss = kernel, loss
         self.y, self.costs = _checked("y", y, m), _checked("costs", costs, m)
         self.cache_bytes, self.threads, self.seed = cache_bytes, threads, seed
-        self.wide = _float32_is_too_coarse(kernel, self.costs)
+        self.wide = _float32_is_too_coarse(kernel, _stiffness(loss) * self.costs)
+        self.left_out_duals = np.zeros(m)
         self.worth = 1 + TIE_BREAK * np.random.default_rng(seed).random(m)
         self.counts = {"cache_hits": 0, "cache_misses": 0, "newton_steps": 0, "sweeps": 0, "shrinkings": 0}
         self.phase = _Phase(self, None)
@@ -164,19 +191,26 @@ class _Run:
         phase = self.phase
         rows = np.arange(phase.m) if phase.rows is None else phase.rows
         kept = np.setdiff1d(np.arange(phase.m), left_out, assume_unique=True)
-        duals, scores = phase.state.duals[kept], phase.state.scores[kept]
+        duals, scores, half_square = phase.state.duals[kept], phase.state.scores[kept], phase.half_square()
+        margins = (phase.y * phase.state.scores)[left_out]
+        loss, _, _ = slopes_and_curvatures(self.loss, margins, phase.costs[left_out], self.threads)
+        loss += phase.loss_left_out
+        self.left_out_duals[rows[left_out]] = phase.state.duals[left_out]
         rows = rows[kept]
         self.close_phase()
         del phase
         self.phase = _Phase(self, rows)
-        self.phase.state.resume(duals, scores)
+        self.phase.resume(duals, scores, half_square)
+        self.phase.loss_left_out = loss
+        self.phase.support_left_out = int(np.count_nonzero(self.left_out_duals))
         self.counts["shrinkings"] += 1
 
     def restore(self) -> None:
         """Back to all rows; the scores of those left out are computed from all duals."""
         phase, m = self.phase, self.kernel.n_rows
         assert phase.rows is not None
-        duals, scores = np.zeros(m), np.zeros(m)
+        duals, scores = self.left_out_duals, np.zeros(m)
+        self.left_out_duals = np.zeros(m)
         duals[phase.rows], scores[phase.rows] = phase.state.duals, phase.state.scores
         left_out = np.setdiff1d(np.arange(m), phase.rows, assume_unique=True)
         self.close_phase()
@@ -229,6 +263,7 @@ class _Watch:
         gap, primal, duals, scores = self.best
         if run.phase.rows is not None:
             run.close_phase()
+            run.left_out_duals = np.zeros(len(duals))
             run.phase = _Phase(run, None)
         run.phase.state.resume(duals, scores)
         return STALLED, gap, primal
@@ -246,10 +281,12 @@ def solve_working_set(
     threads: int = 1,
     seed: int = 0,
     start: NDArray[np.float64] | None = None,
+    centre: MovingCentre | None = None,
 ) -> SolverResult:
     """Minimise 1/2 a'Qa + sum conj_i(a_i) over the signed duals a; Q_ij = y_i y_j k_ij, y = +-1.
 
-    `start`: duals to begin from. At most `cache_bytes` are spent on kernel rows.
+    `start`: duals to begin from. At most `cache_bytes` are spent on kernel rows. `centre`: of ODM^L, whose gap
+    then is the one that counts; none of its rows ever rests, so the phases are all of all rows.
     """
     run = _Run(kernel, y, costs, loss, cache_bytes, threads, seed)
     m = kernel.n_rows
@@ -260,8 +297,11 @@ def solve_working_set(
     iteration = 0
     while True:
         phase = run.phase
-        primal, gap = phase.state.measure()
+        primal, gap = phase.measure()
         whole = phase.rows is None
+        if centre is not None:
+            fixed_gap = gap
+            primal, gap = centre.measure(phase.state.duals, run.y * phase.state.scores, phase.half_square())
         if whole:
             watch.keep_best(gap, primal, phase.state)
         if watch.diverged(primal, gap):
@@ -279,6 +319,8 @@ def solve_working_set(
             del phase  # its cache must be gone before the next one fills
             run.restore()
             continue
+        if centre is not None and centre.move(fixed_gap):
+            phase.measure()  # what each row can gain is another matter now
         phase.note(gap)
         left_out = phase.rows_to_leave_out(target) if shrinking else None
         if left_out is not None:
@@ -303,6 +345,7 @@ def solve_working_set(
             "cache_rows": phase.cache.capacity,
             "block_rows": phase.size,
             "float64": run.wide,
+            **({} if centre is None else {"centre": centre.mean, "moves": centre.moves}),
         },
     )
 
@@ -316,6 +359,11 @@ def _float32_is_too_coarse(kernel: Kernel, costs: NDArray[np.float64]) -> bool:
         return False
     moved = ROUNDING * math.sqrt(kernel.n_rows) * float(np.abs(kernel.diagonal()).max())
     return 2 * float(costs.max()) * moved > SAFE_PART
+
+
+def _stiffness(loss: MarginLoss) -> float:
+    """What a row's cost is multiplied by in the steepest part of its loss."""
+    return max(loss.variance, loss.hinge) if isinstance(loss, (HingeLoss, MeanVarianceLoss)) else 1.0
 
 
 def _rows_at_a_time(n_columns: int) -> int:

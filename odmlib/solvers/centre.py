@@ -1,0 +1,114 @@
+"""ODM^L's centre: the certificate of the joint problem in (w, g), and when to move g (spec/odm.md section 4).
+
+    min_{w,g}  P(w, g) = 1/2 |w|^2 + sum_i c_i [ v (z_i - g)^2 - u z_i + h max(0, 1 - z_i) ],    z_i = y_i <w, x_i>
+
+Solvers work with a fixed g. Two things must be added.
+
+Certificate. For given w the best g is the weighted mean of z. For given duals a (w = X'Y a) the joint dual is
+
+    D(a) = min_g D_g(a) = -1/2 |w|^2 - max_g sum_i conj_i(a_i; g).
+
+With p_i = clip(a_i - u c_i - 2 v c_i (g-1), 0, h c_i), the multiplier of the hinge, the derivative in g of the sum of
+conjugates is sum_i (u c_i + p_i - a_i): it falls in g, so its zero is one number to be found, and there
+
+    D(a) = sum p_i - sum e_i^2 / (4 v c_i) - 1/2 |w|^2,     e_i = a_i - u c_i - p_i  (sum e_i = 0).
+
+It exists for u sum c <= sum a <= (u+h) sum c. Other a are first multiplied by the number that brings them there: that
+multiplies w by the same number and costs no kernel value. At the optimum of a fixed g, sum a differs from what it
+should be by 2 v sum c (mean z - g), which vanishes as g is found.
+
+Moving. r(g) = mean z(g) - g falls with slope in [-1, 0): secant steps, each taken as soon as the fixed problem is
+solved well enough that g is what keeps the joint gap open.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.losses.loss import MeanVarianceLoss
+
+Floats = NDArray[np.float64]
+
+MOVE_BELOW = 0.3  # g moves when the gap for fixed g is less than this part of the joint one
+FLATTEST = 1e-3  # secant slopes are taken from [-1, -FLATTEST]
+MAX_ROOT_STEPS = 100
+
+
+class MovingCentre:
+    """Keeps `loss.centre` at its best; margins and duals are those of all rows."""
+
+    def __init__(self, loss: MeanVarianceLoss, costs: Floats):
+        self.loss, self.costs = loss, costs
+        self.total = float(costs.sum())
+        self.last: tuple[float, float] | None = None  # centre and r(centre) of the last move
+        self.moves = 0
+        self.mean, self.gap = 0.0, math.inf
+
+    def measure(self, duals: Floats, margins: Floats, half_square: float) -> tuple[float, float]:
+        """(P, P - D) of the joint problem; half_square = 1/2 |w|^2."""
+        v, u, h, c = self.loss.variance, self.loss.mean, self.loss.hinge, self.costs
+        self.mean = float(c @ margins) / self.total
+        losses = v * np.square(margins - self.mean) - u * margins + h * np.maximum(0, 1 - margins)
+        primal = half_square + float(c @ losses)
+        self.gap = max(0.0, primal - self._dual(duals, half_square))
+        return primal, self.gap
+
+    def _dual(self, duals: Floats, half_square: float) -> float:
+        v, u, h, c = self.loss.variance, self.loss.mean, self.loss.hinge, self.costs
+        wanted = float(duals.sum())
+        allowed = min(max(wanted, u * self.total), (u + h) * self.total)
+        factor = 1.0 if allowed == wanted else allowed / wanted if allowed * wanted > 0 else math.nan
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.where(c > 0, factor * duals / c, 0.0)  # a_i / c_i
+        shift = self._shift(part - u, allowed / self.total - u)
+        hinge = np.clip(part - u - shift, 0.0, h)
+        excess = part - u - hinge
+        dual = float(c @ (hinge - np.square(excess) / (4 * v))) - factor * factor * half_square
+        return dual if math.isfinite(dual) else -math.inf
+
+    def _shift(self, part: Floats, wanted: float) -> float:
+        """2 v (g-1) with  sum c clip(part - shift, 0, h) = wanted sum c,  by Newton steps kept in a bracket."""
+        h, c = self.loss.hinge, self.costs
+        low, high = float(part.min()) - h, float(part.max())
+        if not math.isfinite(low + high):
+            return math.nan
+        if wanted <= 0:
+            return high
+        if wanted >= h:
+            return low
+        shift = min(max(2 * self.loss.variance * (self.loss.centre - 1), low), high)
+        for _ in range(MAX_ROOT_STEPS):
+            inside = part - shift
+            missing = float(c @ np.clip(inside, 0.0, h)) - wanted * self.total
+            slope = float(c[(inside > 0) & (inside < h)].sum())
+            if missing > 0:
+                low = shift
+            else:
+                high = shift
+            following = shift + missing / slope if slope > 0 else math.inf
+            if not low < following < high:
+                if following == shift or missing == 0:
+                    break
+                following = 0.5 * (low + high)
+                if not low < following < high:
+                    break
+            shift = following
+        return shift
+
+    def move(self, fixed_gap: float) -> bool:
+        """Move the centre if it is what keeps the gap open; whether it did. Follows measure()."""
+        centre = self.loss.centre
+        off = self.mean - centre
+        if not fixed_gap <= MOVE_BELOW * self.gap or off == 0 or not math.isfinite(off):
+            return False
+        slope = -1.0
+        if self.last is not None and centre != self.last[0]:
+            slope = (off - self.last[1]) / (centre - self.last[0])
+            slope = min(max(slope, -1.0), -FLATTEST) if math.isfinite(slope) else -1.0
+        self.last = centre, off
+        self.loss.centre = centre - off / slope
+        self.moves += 1
+        return True
