@@ -20,7 +20,9 @@ A block S of rows is optimised with all others fixed: with b = z_S - Q_SS a_S th
    (Q_FF + diag(r_F)) d = -g_F,  a <- clip(a + t d, l, u), t halved until the objective falls as it should. A sweep before
    each step finds the bounds that hold.
 
-Scores f_i = y_i z_i of all rows are kept in float64 and updated with the q kernel rows of the block at once.
+Scores f_i = y_i z_i of all rows are kept in float64. Kernels: they are updated with the q kernel rows of the block
+at once. Linear machines need no kernel rows: w = sum_i a_i y_i x_i is kept, f = X w, and Q_SS comes from the rows
+of the block.
 """
 
 from libc.math cimport fabs, fmax, fmin, isfinite, log
@@ -29,8 +31,11 @@ from libc.string cimport memcpy
 
 import numpy as np
 
+from odmlib._core.parallel cimport parallel_for
 from odmlib._core.random cimport shuffle
+from odmlib._core.rows cimport Rows
 from odmlib._core.types cimport index_t, kernel_t, uint64_t
+from odmlib._core.views cimport data_of
 from odmlib.kernels.cache cimport RowCache
 from odmlib.losses.loss cimport MarginLoss
 
@@ -53,11 +58,38 @@ cdef double FIRST_RIDGE = 1e-9   # of the largest diagonal value, where the free
 cdef double RIDGE_GROWTH = 1e3   # this much more, up to ...
 cdef double LAST_RIDGE = 1e-2
 
+cdef index_t MEASURED_ROWS = 4096   # of one chunk
+cdef index_t GATHERED_ROWS = 16
+cdef index_t LINEAR_CHUNKS = 8
+
+
+cdef struct Job:
+    void *state
+    double *totals      # two per chunk
+
+
+cdef void measure_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef Job *job = <Job *>context
+    cdef index_t begin = chunk * MEASURED_ROWS
+    (<WorkingSet>job.state)._measure(begin, min(begin + MEASURED_ROWS, (<WorkingSet>job.state).n_rows),
+                                     job.totals + 2 * chunk)
+
+
+cdef void gather_chunk(void *context, index_t chunk) noexcept nogil:
+    (<WorkingSet>(<Job *>context).state)._gather(chunk)
+
+
+cdef void multiply_chunk(void *context, index_t chunk) noexcept nogil:
+    (<WorkingSet>(<Job *>context).state)._multiply(chunk)
+
 
 cdef class WorkingSet:
     """Duals and scores of all rows, and the block of rows at work."""
 
-    cdef RowCache cache
+    cdef RowCache cache                         # of a kernel machine, else None
+    cdef Rows linear                            # rows of a linear machine, else None
+    cdef double[:, ::1] spread                  # of a linear machine: rows written out, one per chunk of a job
+    cdef readonly object weights                # w of a linear machine
     cdef MarginLoss loss
     cdef readonly index_t newton_steps, sweeps
     cdef readonly object duals, scores, gains   # arrays that Python sees; the views below are theirs
@@ -76,16 +108,24 @@ cdef class WorkingSet:
     cdef int phase, steps_here, sweeps_here
     cdef index_t n_free
 
-    def __cinit__(self, RowCache cache, MarginLoss loss, y, costs, int threads, seed, index_t max_size):
-        self.cache = cache
+    def __cinit__(self, source, MarginLoss loss, y, costs, int threads, seed, index_t max_size):
+        """`source`: the RowCache of a kernel, or the Rows of a linear machine."""
+        if isinstance(source, Rows):
+            self.linear = source
+            self.n_rows = self.linear.n_rows
+            self.diagonal = self.linear.squared_norms()
+            self.weights = np.zeros(self.linear.n_columns)
+            self.spread = np.zeros((LINEAR_CHUNKS, self.linear.n_columns))
+        else:
+            self.cache = source
+            self.n_rows = self.cache.n_columns
+            self.diagonal = self.cache.kernel.diagonal()
         self.loss = loss
         self.threads = threads
         self.random = seed
-        self.n_rows = cache.n_columns
         self.max_size = max_size
         self.y = y
         self.costs = costs
-        self.diagonal = cache.kernel.diagonal()
         self.duals = np.zeros(self.n_rows)
         self.gains = np.zeros(self.n_rows)
         self.all_duals = self.duals
@@ -115,22 +155,35 @@ cdef class WorkingSet:
 
     def measure(self):
         """(primal, gap) on all rows; fills `gains`, a bound on what a step in each row alone would win."""
+        cdef index_t n_chunks = (self.n_rows + MEASURED_ROWS - 1) // MEASURED_ROWS
+        totals = np.zeros((n_chunks, 2))
+        cdef double[:, ::1] view = totals
+        cdef Job job = Job(<void *>self, NULL)
+        if n_chunks:
+            job.totals = &view[0, 0]
+            with nogil:
+                parallel_for(n_chunks, self.threads, measure_chunk, &job)
+        return tuple(totals.sum(axis=0).tolist())
+
+    cdef void _measure(self, index_t begin, index_t end, double *totals) noexcept nogil:
         cdef index_t i
         cdef double z, a, h, primal = 0, gap = 0, step
-        with nogil:
-            for i in range(self.n_rows):
-                z = self.y[i] * self.all_scores[i]
-                a = self.all_duals[i]
-                h = fmax(self.diagonal[i], 0.0)
-                primal += 0.5 * a * z + self.loss.value(z, self.costs[i])
-                gap += self.loss.gap(a, z, self.costs[i])
-                step = self.loss.dual_argmin(z - h * a, h, self.costs[i]) - a
-                self.all_gains[i] = fabs(step) * self.loss.violation(a, z, self.costs[i])
-        return primal, gap
+        for i in range(begin, end):
+            z = self.y[i] * self.all_scores[i]
+            a = self.all_duals[i]
+            h = fmax(self.diagonal[i], 0.0)
+            primal += 0.5 * a * z + self.loss.value(z, self.costs[i])
+            gap += self.loss.gap(a, z, self.costs[i])
+            step = self.loss.dual_argmin(z - h * a, h, self.costs[i]) - a
+            self.all_gains[i] = fabs(step) * self.loss.violation(a, z, self.costs[i])
+        totals[0] = primal
+        totals[1] = gap
 
     def prefer_held(self, double factor):
         """Multiply the gains of rows whose kernel row is at hand."""
         cdef index_t i
+        if self.cache is None:
+            return
         with nogil:
             for i in range(self.n_rows):
                 if self.cache.holds(i):
@@ -139,7 +192,7 @@ cdef class WorkingSet:
     def prefetch(self, const index_t[::1] rows):
         """Have the kernel rows of a part of the next block computed."""
         cdef index_t n = rows.shape[0]
-        if n:
+        if n and self.cache is not None:
             with nogil:
                 self.cache.fetch(&rows[0], n, self.kernel_rows)
 
@@ -159,33 +212,27 @@ cdef class WorkingSet:
     def begin(self, const index_t[::1] rows, double fraction, double enough):
         """Take up a block of distinct rows, to be solved to `fraction` of its gap, or to the gap `enough`."""
         cdef index_t k, j, i
-        cdef const kernel_t *floats
-        cdef const double *doubles
+        cdef Job job = Job(<void *>self, NULL)
         self.size = rows.shape[0]
         self.phase = self.steps_here = self.sweeps_here = 0
         self.n_free = -1
         with nogil:
             for k in range(self.size):
-                self.rows[k] = rows[k]
+                i = rows[k]
+                self.rows[k] = i
                 self.order[k] = k
-            shuffle(&self.order[0], self.size, &self.random)
-            self.cache.fetch(&self.rows[0], self.size, self.kernel_rows)
-            for k in range(self.size):
-                i = self.rows[k]
                 self.label[k] = self.y[i]
                 self.cost[k] = self.costs[i]
                 self.a[k] = self.before[k] = self.all_duals[i]
                 self.z[k] = self.b[k] = self.y[i] * self.all_scores[i]
-                if self.cache.wide:
-                    doubles = <const double *>self.kernel_rows[k]
-                    for j in range(k + 1):
-                        self.Q[k, j] = self.label[k] * self.label[j] * doubles[self.rows[j]]
-                else:
-                    floats = <const kernel_t *>self.kernel_rows[k]
-                    for j in range(k + 1):
-                        self.Q[k, j] = self.label[k] * self.label[j] * floats[self.rows[j]]
-                self.h[k] = fmax(self.Q[k, k], 0.0)
+            shuffle(&self.order[0], self.size, &self.random)
+            if self.linear is None:
+                self.cache.fetch(&self.rows[0], self.size, self.kernel_rows)
+                parallel_for((self.size + GATHERED_ROWS - 1) // GATHERED_ROWS, self.threads, gather_chunk, &job)
+            else:
+                parallel_for(LINEAR_CHUNKS, self.threads, multiply_chunk, &job)
             for k in range(self.size):
+                self.h[k] = fmax(self.Q[k, k], 0.0)
                 for j in range(k):
                     self.Q[j, k] = self.Q[k, j]
             for k in range(self.size):
@@ -194,6 +241,36 @@ cdef class WorkingSet:
             self.gap = self._block_gap()
             # never so easy that nothing would be done
             self.target = fmax(fraction * self.gap, fmin(enough, 0.3 * self.gap))
+
+    cdef void _gather(self, index_t chunk) noexcept nogil:
+        """Some rows of Q up to the diagonal, from their kernel rows."""
+        cdef index_t j, k
+        cdef const kernel_t *floats
+        cdef const double *doubles
+        for k in range(chunk * GATHERED_ROWS, min((chunk + 1) * GATHERED_ROWS, self.size)):
+            if self.cache.wide:
+                doubles = <const double *>self.kernel_rows[k]
+                for j in range(k + 1):
+                    self.Q[k, j] = self.label[k] * self.label[j] * doubles[self.rows[j]]
+            else:
+                floats = <const kernel_t *>self.kernel_rows[k]
+                for j in range(k + 1):
+                    self.Q[k, j] = self.label[k] * self.label[j] * floats[self.rows[j]]
+
+    cdef void _multiply(self, index_t chunk) noexcept nogil:
+        """Some rows of Q up to the diagonal, from the rows themselves; `spread` is 0 before and after."""
+        cdef index_t j, p, i, k = chunk
+        cdef double *spread = &self.spread[chunk, 0]
+        while k < self.size:
+            i = self.rows[k]
+            self.linear.add(i, self.label[k], spread)
+            for j in range(k + 1):
+                self.Q[k, j] = self.label[j] * self.linear.dot(self.rows[j], spread)
+            for p in range(self.linear.indptr[i], self.linear.indptr[i + 1]):
+                spread[self.linear.indices[p]] = 0
+            if self.linear.bias != 0:
+                spread[self.linear.n_columns - 1] = 0
+            k += LINEAR_CHUNKS    # long and short rows of the triangle for every chunk
 
     def improve(self):
         """One bounded piece of work on the block; true when the block is done."""
@@ -210,15 +287,29 @@ cdef class WorkingSet:
     def commit(self):
         """Write the block's duals back and update the scores of all rows."""
         cdef index_t k, n = 0
+        cdef double *w = NULL
+        if self.linear is not None:
+            w = data_of(self.weights)
         with nogil:
             for k in range(self.size):
                 if self.a[k] != self.before[k]:
                     self.all_duals[self.rows[k]] = self.a[k]
                     self.change[n] = (self.a[k] - self.before[k]) * self.label[k]
-                    self.kernel_rows[n] = self.kernel_rows[k]
+                    if self.linear is None:
+                        self.kernel_rows[n] = self.kernel_rows[k]
+                    else:
+                        self.linear.add(self.rows[k], self.change[n], w)
                     n += 1
-            odm_add_rows(<const void **>self.kernel_rows, self.cache.wide, &self.change[0], n, self.n_rows, &self.all_scores[0],
-                         self.threads)
+            if self.linear is None:
+                odm_add_rows(<const void **>self.kernel_rows, self.cache.wide, &self.change[0], n, self.n_rows,
+                             &self.all_scores[0], self.threads)
+        if self.linear is not None:
+            self.scores[:] = self.linear.product(self.weights, self.threads)
+
+    def rebuild(self):
+        """Of a linear machine: w and the scores from the duals, without what many small steps have left."""
+        self.weights[:] = self.linear.transposed_product(self.y * self.duals, self.threads)
+        self.scores[:] = self.linear.product(self.weights, self.threads)
 
     cdef double _block_gap(self) noexcept nogil:
         cdef index_t k

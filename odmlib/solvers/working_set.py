@@ -44,54 +44,13 @@ SAFE_PART = 0.2  # part of the loss's curvature that rounding may eat up
 SHRUNK_TOLERANCE = 0.8  # the rest is solved to this part of the tolerance, to be right for all rows
 
 
-class _Phase:
-    """The problem on all rows, or (shrunk) on some of them: its solver state, cache and record."""
+class BlockSteps:
+    """Choosing and solving blocks of rows, whatever the state's scores come from."""
 
-    def __init__(self, run: _Run, rows: NDArray[np.int64] | None):
-        self.rows = rows  # None: all
-        some = slice(None) if rows is None else rows
-        self.kernel = run.kernel if rows is None else run.kernel.restricted(rows)
-        self.cache = RowCache(self.kernel, run.cache_bytes, run.wide)
-        self.m = self.kernel.n_rows
-        self.y, self.costs, self.smooth = run.y[some], run.costs[some], run.loss.smooth
-        self.loss_left_out, self.support_left_out = 0.0, 0
-        self.size = max(1, min(BLOCK_ROWS, self.m, self.cache.capacity))
-        self.state = WorkingSet(
-            self.cache, run.loss, self.y.copy(), self.costs.copy(), run.threads, run.seed, self.size
-        )
-        self.worth = run.worth[some]
+    def __init__(self, state: WorkingSet, size: int, worth: NDArray[np.float64]):
+        self.state, self.size, self.worth = state, size, worth
+        self.m = len(worth)
         self.last = np.empty(0, dtype=np.int64)  # the last block, rows to keep first
-        self.quiet = np.zeros(self.m, dtype=np.int32)  # iterations since a row had something to gain
-        self.gaps: list[float] = []
-
-    def half_square(self) -> float:
-        """1/2 |w|^2, on some rows: from what it was when the others were left out."""
-        duals, scores = self.state.duals, self.state.scores
-        if self.rows is None:
-            return 0.5 * float((self.y * duals) @ scores)
-        return self.first_half_square + 0.5 * float(
-            (self.y * (duals - self.first_duals)) @ (scores + self.first_scores)
-        )
-
-    def resume(self, duals: NDArray[np.float64], scores: NDArray[np.float64], half_square: float) -> None:
-        """Go on from a known point; `half_square` is that of all rows."""
-        self.state.resume(duals, scores)
-        self.first_duals, self.first_scores, self.first_half_square = duals, scores, half_square
-
-    def measure(self) -> tuple[float, float]:
-        """(primal, gap): of all rows, or of those at work with the loss that the others had when they left."""
-        primal, gap = self.state.measure()
-        if self.rows is not None:
-            own = 0.5 * float((self.y * self.state.duals) @ self.state.scores)
-            primal += self.half_square() - own + self.loss_left_out
-        return primal, gap
-
-    def note(self, gap: float) -> None:
-        """Record what measure() said, before the gains are changed."""
-        self.gaps.append(gap)
-        resting = (self.state.gains == 0) & (self.state.duals == 0 if self.smooth else True)
-        self.quiet += 1
-        self.quiet[~resting] = 0
 
     def choose(self) -> NDArray[np.int64]:
         """The next block, ascending: a part of the last one and the rows of largest gain."""
@@ -125,6 +84,55 @@ class _Phase:
         order = np.concatenate([fresh, np.intersect1d(self.last, block, assume_unique=True)])
         self.last = order[np.argsort(self.state.duals[order] == 0, kind="stable")]
         return None
+
+
+class _Phase(BlockSteps):
+    """The problem on all rows, or (shrunk) on some of them: its solver state, cache and record."""
+
+    def __init__(self, run: _Run, rows: NDArray[np.int64] | None):
+        self.rows = rows  # None: all
+        some = slice(None) if rows is None else rows
+        self.kernel = run.kernel if rows is None else run.kernel.restricted(rows)
+        self.cache = RowCache(self.kernel, run.cache_bytes, run.wide)
+        self.m = self.kernel.n_rows
+        self.y, self.costs, self.smooth = run.y[some], run.costs[some], run.loss.smooth
+        self.loss_left_out, self.support_left_out = 0.0, 0
+        self.size = max(1, min(BLOCK_ROWS, self.m, self.cache.capacity))
+        self.state = WorkingSet(
+            self.cache, run.loss, self.y.copy(), self.costs.copy(), run.threads, run.seed, self.size
+        )
+        super().__init__(self.state, self.size, run.worth[some])
+        self.quiet = np.zeros(self.m, dtype=np.int32)  # iterations since a row had something to gain
+        self.gaps: list[float] = []
+
+    def half_square(self) -> float:
+        """1/2 |w|^2, on some rows: from what it was when the others were left out."""
+        duals, scores = self.state.duals, self.state.scores
+        if self.rows is None:
+            return 0.5 * float((self.y * duals) @ scores)
+        return self.first_half_square + 0.5 * float(
+            (self.y * (duals - self.first_duals)) @ (scores + self.first_scores)
+        )
+
+    def resume(self, duals: NDArray[np.float64], scores: NDArray[np.float64], half_square: float) -> None:
+        """Go on from a known point; `half_square` is that of all rows."""
+        self.state.resume(duals, scores)
+        self.first_duals, self.first_scores, self.first_half_square = duals, scores, half_square
+
+    def measure(self) -> tuple[float, float]:
+        """(primal, gap): of all rows, or of those at work with the loss that the others had when they left."""
+        primal, gap = self.state.measure()
+        if self.rows is not None:
+            own = 0.5 * float((self.y * self.state.duals) @ self.state.scores)
+            primal += self.half_square() - own + self.loss_left_out
+        return primal, gap
+
+    def note(self, gap: float) -> None:
+        """Record what measure() said, before the gains are changed."""
+        self.gaps.append(gap)
+        resting = (self.state.gains == 0) & (self.state.duals == 0 if self.smooth else True)
+        self.quiet += 1
+        self.quiet[~resting] = 0
 
     def rows_to_leave_out(self, target: float) -> NDArray[np.int64] | None:
         """Rows of this phase that rest, if leaving them out pays: see the head of this file."""
@@ -232,7 +240,7 @@ class _Run:
         self.phase.state.resume(duals, scores)
 
 
-class _Watch:
+class Watch:
     """Whether the run gets anywhere, and the point of smallest gap so far."""
 
     def __init__(self) -> None:
@@ -293,7 +301,7 @@ def solve_working_set(
     shrinking = shrinking and kernel.formula.name != "precomputed"
     status = run.begin_from(start, control) if start is not None else None
     own_limit = max(10_000, 100 * m)
-    watch = _Watch()
+    watch = Watch()
     iteration = 0
     while True:
         phase = run.phase
