@@ -20,7 +20,7 @@ from odmlib.errors import ParameterError
 from odmlib.names import KERNELS, MACHINES, READY_MACHINES
 
 SOLVERS = {  # per kind of kernel
-    "linear": ("auto", "newton", "dcd", "svrg"),
+    "linear": ("auto", "newton", "dcd", "blocks", "svrg"),
     "kernel": ("auto", "working-set"),
 }
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
@@ -127,7 +127,7 @@ class TrainOptions:
     cache_mb: float = _option(200.0, "-m --cache-mb", "kernel cache in MB, a hard cap", _number, "MB")
     shrinking: bool = _option(True, "-h --shrinking", "shrinking, 0 or 1", _switch, "0|1")
     solver: str = _option(
-        "auto", "--solver", "auto; linear: newton, dcd, svrg; other kernels: working-set", str, "NAME"
+        "auto", "--solver", "auto; linear: newton, dcd, blocks, svrg; other kernels: working-set", str, "NAME"
     )
     threads: int | None = _option(
         None, "-j --threads", "threads (default: the cores this process may use)", _whole, "N"

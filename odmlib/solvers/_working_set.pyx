@@ -60,7 +60,7 @@ cdef double LAST_RIDGE = 1e-2
 
 cdef index_t MEASURED_ROWS = 4096   # of one chunk
 cdef index_t GATHERED_ROWS = 16
-cdef index_t LINEAR_CHUNKS = 8
+cdef index_t LINEAR_CHUNKS = 4
 
 
 cdef struct Job:

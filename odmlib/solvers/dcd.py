@@ -31,6 +31,7 @@ MAX_SWEEPS = 10_000
 SLICE_NONZEROS = 5_000_000  # some tens of milliseconds between two looks at the clock
 CHECK_GROWTH = 1.2  # sweeps between two certificates grow in this ratio
 EARLY_CHECKS = 5
+FIRST_FORECAST = 20  # sweeps before the rate of descent is judged
 CENTRE_SWEEPS = 5  # between two looks at ODM^L's centre
 
 
@@ -46,15 +47,20 @@ def solve_dcd(
     seed: int = 0,
     start: Floats | None = None,
     max_sweeps: int = MAX_SWEEPS,
+    patience: float = math.inf,
     centre: MovingCentre | None = None,
 ) -> SolverResult:
-    """Train a linear machine; `start` are dual variables to begin from, `centre` is ODM^L's."""
+    """Train a linear machine; `start` are dual variables to begin from, `centre` is ODM^L's.
+
+    `patience`: give up (status max_iter) when more sweeps than that are to come at the present rate.
+    """
     duals = np.zeros(rows.n_rows) if start is None else start.copy()
     sweeper = Sweeper(rows, loss, y, costs, duals, rows.transposed_product(y * duals, threads), seed)
     sweep, next_check, slack = 0, 1, -1.0
     limit = max_sweeps if control.max_iter is None else control.max_iter
     certificate = _certify(sweeper, rows, y, costs, loss, threads, centre)
     status = control.step(sweep, certificate.primal, certificate.gap, max_sweeps)
+    forecast = _Forecast(control.tol)
     while status is None:
         sweeper.begin_sweep()
         while (violation := sweeper.advance(SLICE_NONZEROS, slack)) < 0:
@@ -74,6 +80,8 @@ def solve_dcd(
         certificate = _certify(sweeper, rows, y, costs, loss, threads, centre)
         if status is None:
             status = control.step(sweep, certificate.primal, certificate.gap, max_sweeps)
+        if status is None and forecast.to_come(sweep, certificate) > patience:
+            status = MAX_ITER
         if centre is not None and status is None:
             centre.move(certificate.fixed_gap)
         if settled or certificate.misses(sweeper.rows_aside()):
@@ -95,6 +103,24 @@ def solve_dcd(
             **({} if centre is None else {"centre": centre.mean, "moves": centre.moves}),
         },
     )
+
+
+class _Forecast:
+    """How many sweeps are still to come if the gap goes on falling as it did over the last half of them."""
+
+    def __init__(self, tol: float):
+        self.tol = tol
+        self.seen: list[tuple[int, float]] = []
+
+    def to_come(self, sweep: int, certificate: _certify) -> float:
+        gap = relative_gap(certificate.primal, certificate.gap)
+        self.seen.append((sweep, gap))
+        if sweep < FIRST_FORECAST:
+            return 0.0
+        earlier, gap_then = max(pair for pair in self.seen if pair[0] <= sweep / 2)
+        if not gap < gap_then:
+            return math.inf
+        return (sweep - earlier) * math.log(gap / self.tol) / math.log(gap_then / gap)
 
 
 class _certify:

@@ -26,7 +26,7 @@ from odmlib._core.rows import Rows
 from odmlib.losses.loss import MarginLoss
 from odmlib.solvers._dense import solve_positive
 from odmlib.solvers._newton import evaluate
-from odmlib.solvers.control import STALLED, TIME_LIMIT, Control, SolverResult, relative_gap
+from odmlib.solvers.control import MAX_ITER, STALLED, TIME_LIMIT, Control, SolverResult, relative_gap
 from odmlib.solvers.line_search import ACCURACY, line_search
 
 Floats = NDArray[np.float64]
@@ -48,8 +48,12 @@ def solve_newton(
     start: Floats | None = None,
     first_iteration: int = 0,
     dual_bound: float = -math.inf,
+    patience: int = MAX_CG_STEPS,
 ) -> SolverResult:
-    """Train a linear machine; `start` are weights to begin from, `dual_bound` a known lower bound of P."""
+    """Train a linear machine; `start` are weights to begin from, `dual_bound` a known lower bound of P.
+
+    `patience`: give up (status max_iter) when one Newton step takes more conjugate gradient steps than that.
+    """
     explicit = prefers_explicit_hessian(rows)
     w = np.zeros(rows.n_columns) if start is None else start.copy()
     hessian = np.eye(rows.n_columns) if explicit else None
@@ -80,8 +84,11 @@ def solve_newton(
             hessian = None
             # a residual well below the target gradient norm is wasted work
             enough = 0.3 * math.sqrt(2 * control.tol * max(1.0, abs(primal)))
-            step, used = _conjugate_gradients(rows, curvatures, gradient, enough, control, threads)
+            step, used = _conjugate_gradients(rows, curvatures, gradient, enough, patience, control, threads)
             cg_steps += used
+            if used >= patience < MAX_CG_STEPS:
+                status = control.out_of_time() or MAX_ITER
+                break
         iteration += 1
         slope = float(gradient @ step)
         going = primal < last_primal or dual_bound > last_bound
@@ -130,7 +137,13 @@ def prefers_explicit_hessian(rows: Rows) -> bool:
 
 
 def _conjugate_gradients(
-    rows: Rows, curvatures: Floats, gradient: Floats, enough: float, control: Control, threads: int
+    rows: Rows,
+    curvatures: Floats,
+    gradient: Floats,
+    enough: float,
+    limit: int,
+    control: Control,
+    threads: int,
 ) -> tuple[Floats, int]:
     """s with (I + X' diag(curvatures) X) s = -gradient, to a residual that suits the Newton step."""
     diagonal = 1.0 + rows.hessian_diagonal(curvatures, threads)
@@ -143,7 +156,7 @@ def _conjugate_gradients(
     direction = scaled.copy()
     product = float(residual @ scaled)
     used = 0
-    while used < MAX_CG_STEPS:
+    while used < limit:
         used += 1
         image = direction + rows.hessian_product(curvatures, direction, threads)
         length = product / float(direction @ image)

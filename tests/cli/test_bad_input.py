@@ -256,7 +256,7 @@ def test_model_is_judged_before_the_data(tools):
             "--solver nonsense good out",
             "solver (--solver) must be one of auto, working-set for kernel rbf",
         ),
-        ("-t 0 --solver working-set good out", "solver (--solver) must be one of auto, newton, dcd, svrg"),
+        ("-t 0 --solver working-set good out", "solver (--solver) must be one of auto, newton, dcd, blocks, svrg"),
         (
             "-t 9 good out",
             "-t/--kernel: unknown kernel '9' (known: 0 linear, 1 poly, 2 rbf, 3 sigmoid, 4 precomputed)",

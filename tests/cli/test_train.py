@@ -73,7 +73,7 @@ def test_real_pipe():
     assert Path("m").read_bytes() == Path("m2").read_bytes()
 
 
-@pytest.mark.parametrize("solver", ["newton", "dcd", "svrg"])
+@pytest.mark.parametrize("solver", ["newton", "dcd", "blocks", "svrg"])
 def test_same_seed_and_threads_same_bytes(tools, solver):
     for threads in (1, 2):
         for name in "ab":

@@ -68,7 +68,7 @@ def trained_weights(X, y, **options):
     return model.function.weights.tobytes(), model.function.bias_weight
 
 
-@pytest.mark.parametrize("solver", ["newton", "dcd", "svrg", "auto"])
+@pytest.mark.parametrize("solver", ["newton", "dcd", "blocks", "svrg", "auto"])
 def test_trainings_in_several_threads_do_not_disturb_each_other(solver):
     X, y = random_problem(n=2000, d=10, seed=71)
     X = odmlib.Dataset.from_any(X)

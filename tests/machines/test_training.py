@@ -363,7 +363,7 @@ def test_bias(problem):
     np.testing.assert_allclose(large.decision_function(X), X @ expected[:-1] + 20 * expected[-1], atol=1e-5)
 
 
-@pytest.mark.parametrize("solver", ["newton", "dcd", "svrg"])
+@pytest.mark.parametrize("solver", ["newton", "dcd", "blocks", "svrg"])
 def test_forced_solvers_agree(problem, solver):
     X, y = problem
     model = odmlib.train(X, y, kernel="linear", C=0.02, tol=1e-12, solver=solver)

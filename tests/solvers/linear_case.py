@@ -10,11 +10,13 @@ from odmlib.losses.loss import BandLoss
 from odmlib.solvers.control import Control
 from odmlib.solvers.dcd import solve_dcd
 from odmlib.solvers.linear import solve_linear
+from odmlib.solvers.linear_blocks import solve_linear_blocks
 from odmlib.solvers.newton import solve_newton
 from odmlib.solvers.svrg import solve_svrg
 from tests.reference_linear import reference
 
 ENGINES = {"newton": solve_newton, "dcd": solve_dcd, "svrg": solve_svrg, "auto": solve_linear}
+ENGINES["blocks"] = solve_linear_blocks
 
 
 class Case:

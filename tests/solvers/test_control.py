@@ -9,13 +9,15 @@ import time
 import numpy as np
 import pytest
 
+from odmlib.solvers import linear_blocks
 from odmlib.solvers.control import Control, Progress, relative_gap
 from tests.reference_linear import random_problem
 from tests.solvers.linear_case import ENGINES, Case, check_result
 
 
 @pytest.fixture(params=list(ENGINES))
-def engine(request):
+def engine(request, monkeypatch):
+    monkeypatch.setattr(linear_blocks, "BLOCK_ROWS", 16)  # many iterations, not one
     return request.param
 
 

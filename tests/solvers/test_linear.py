@@ -8,7 +8,7 @@ import pytest
 from tests.reference_linear import random_problem
 from tests.solvers.linear_case import ENGINES, Case, check_result
 
-FAST = ["newton", "dcd", "auto"]  # svrg is not meant for hard problems
+FAST = ["newton", "dcd", "blocks", "auto"]  # svrg is not meant for hard problems
 
 
 @pytest.fixture(params=list(ENGINES))
