@@ -34,6 +34,7 @@ Floats = NDArray[np.float64]
 
 MOVE_BELOW = 0.3  # g moves when the gap for fixed g is less than this part of the joint one
 FLATTEST = 1e-3  # secant slopes are taken from [-1, -FLATTEST]
+MAX_EXTRAPOLATION = 8.0  # times the last move
 MAX_ROOT_STEPS = 100
 
 
@@ -106,8 +107,12 @@ class MovingCentre:
             return False
         slope = -1.0
         if self.last is not None and centre != self.last[0]:
-            slope = (off - self.last[1]) / (centre - self.last[0])
-            slope = min(max(slope, -1.0), -FLATTEST) if math.isfinite(slope) else -1.0
+            measured = (off - self.last[1]) / (centre - self.last[0])
+            if measured < 0:  # else the two were not measured well enough
+                slope = min(max(measured, -1.0), -FLATTEST)
+            if off * self.last[1] > 0:  # beyond both: no further than the measurement can be trusted
+                furthest = max(abs(off), MAX_EXTRAPOLATION * abs(centre - self.last[0]))
+                slope = min(slope, -abs(off) / furthest)
         self.last = centre, off
         self.loss.centre = centre - off / slope
         self.moves += 1

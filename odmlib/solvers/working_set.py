@@ -304,7 +304,7 @@ def solve_working_set(
             primal, gap = centre.measure(phase.state.duals, run.y * phase.state.scores, phase.half_square())
         if whole:
             watch.keep_best(gap, primal, phase.state)
-        if watch.diverged(primal, gap):
+        if (centre is None or math.isfinite(gap)) and watch.diverged(primal, gap):
             # where the kernel is not positive semidefinite there may be no minimum: the best point seen
             status, gap, primal = watch.return_to_best(run)
             phase = run.phase
