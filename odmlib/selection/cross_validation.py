@@ -34,8 +34,8 @@ def cross_validate(
 ) -> CrossValidation:
     """Train on all folds but one and predict that one, in turn. `tell` hears how many folds are done.
 
-    A class whose rows are all in one fold is unknown to the machine of that fold; a training part with rows of one
-    class only predicts that class.
+    A class whose rows are all in one fold is unknown to the machine of that fold; a training part with rows
+    of one class only predicts that class.
     """
     n_folds = min(n_folds, problem.rows.n_rows)
     folds = stratified_folds(problem.codes, n_folds, options.seed)
