@@ -1,8 +1,8 @@
 """How outputs of a decision function make a label, for any number k of classes.
 
     binary  one output, positive for the first of two labels
-    ovo     one-vs-one: an output per pair of classes, in LIBSVM's order (1,2) (1,3) ... (2,3) ...; positive is
-            a vote for the earlier label, the label with most votes wins, the earlier one where votes are equal
+    ovo     one-vs-one: an output per pair of classes, in LIBSVM's order (1,2) (1,3) ... (2,3) ...; positive
+            is a vote for the earlier label; most votes win, the earlier label where they are equal
     ovr     one-vs-rest: an output per class, the largest wins, the earlier label where they are equal
     joint   as ovr, but trained as one machine
 
