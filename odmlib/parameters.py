@@ -37,6 +37,8 @@ class Parameter:
 PARAMETERS = {
     "C": Parameter(0),
     "lambda": Parameter(0),
+    "lambda1": Parameter(0),
+    "lambda2": Parameter(0),
     "nu": Parameter(0, 1),
     "theta": Parameter(0, math.nextafter(1, 0)),
     "bias": Parameter(0),
@@ -45,6 +47,8 @@ PARAMETERS = {
 
 # what a machine has besides the bias, the tolerance and the kernel's own numbers
 MACHINE_PARAMETERS = {
+    "svm": ("C", "lambda"),
+    "odml": ("C", "lambda", "lambda1", "lambda2"),
     "odm": ("C", "lambda", "nu", "theta"),
 }
 COMMON_PARAMETERS = ("bias", "tol")

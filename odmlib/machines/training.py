@@ -20,6 +20,8 @@ from odmlib.errors import ConvergenceWarning, ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.machines.fitting import Fit, fit_classes
 from odmlib.machines.odm import Odm
+from odmlib.machines.odml import Odml
+from odmlib.machines.svm import Svm
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions, option_fields
 from odmlib.selection.margins import margin_summary
@@ -27,6 +29,8 @@ from odmlib.solvers.control import CONVERGED, MAX_ITER, STALLED, STOPPED, TIME_L
 
 # machine: (problem, formula, options, control, model to start from) -> Fit
 FITTERS: dict[str, Callable[[Problem, KernelFormula, TrainOptions, Control, Model | None], Fit]] = {
+    "svm": partial(fit_classes, Svm),
+    "odml": partial(fit_classes, Odml),
     "odm": partial(fit_classes, Odm),
 }
 STATUSES = (CONVERGED, MAX_ITER, TIME_LIMIT, STOPPED, STALLED)  # from good to bad

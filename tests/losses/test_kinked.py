@@ -103,7 +103,7 @@ def test_conjugate_is_the_supremum(loss, cost):
 
 @pytest.mark.parametrize("cost", COSTS)
 def test_gap_is_the_sum_of_its_three_terms(loss, cost):
-    for z, dual in itertools.product(MARGINS, duals_of_interest(loss, cost) + [0.0, 2.0, -3.0]):
+    for z, dual in itertools.product(MARGINS, [*duals_of_interest(loss, cost), 0.0, 2.0, -3.0]):
         value, conjugate = loss.evaluate("value", z, cost), loss.evaluate("conjugate", dual, cost)
         gap = loss.evaluate("gap", dual, z, cost)
         if math.isinf(conjugate):
@@ -173,7 +173,7 @@ def domain(loss, cost):
 
 @pytest.mark.parametrize("cost", [0.05, 1.0, 37.5])
 def test_pieces_of_the_conjugate(loss, cost):
-    """On each piece the conjugate is the parabola with the curvature told; pieces meet, `direction` chooses."""
+    """On each piece the conjugate is a parabola of that curvature; where two meet, `direction` chooses."""
     for a in duals_of_interest(loss, cost):
         if math.isinf(loss.evaluate("conjugate", a, cost)):
             continue
