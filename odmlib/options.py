@@ -21,8 +21,11 @@ from odmlib.names import KERNELS, MACHINES, READY_MACHINES
 
 SOLVERS = {  # per kind of kernel
     "linear": ("auto", "newton", "dcd", "blocks", "svrg"),
+    "linear with a hinge": ("auto", "dcd", "interior-point"),
     "kernel": ("auto", "working-set"),
 }
+HINGED_MACHINES = ("svm", "odml")
+ODML_LAMBDAS = (1.0, 1.0)  # lambda1, lambda2 of ODM^L unless told otherwise
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
 MAX_DEGREE = 100
@@ -86,7 +89,11 @@ class TrainOptions:
     """Everything a user may say about training; made, checked and completed in one place."""
 
     machine: str = _option(
-        "odm", "-s --machine", "machine, number or name: 2 odm (ODM)", _numbered(MACHINES, "machine"), "M"
+        "odm",
+        "-s --machine",
+        "machine, number or name: 0 svm (C-SVM), 1 odml (ODM^L), 2 odm (ODM)",
+        _numbered(MACHINES, "machine"),
+        "M",
     )
     kernel: str = _option(
         "rbf",
@@ -109,6 +116,16 @@ class TrainOptions:
     lambda_: float | None = _option(
         None, "--lambda", "the papers' total weight instead of C: lambda = C x rows", _number, "L"
     )
+    lambda1: float | None = _option(
+        None,
+        "--lambda1",
+        f"odml: weight of the margins' variance (default {ODML_LAMBDAS[0]:g})",
+        _number,
+        "L",
+    )
+    lambda2: float | None = _option(
+        None, "--lambda2", f"odml: weight of the margins' mean (default {ODML_LAMBDAS[1]:g})", _number, "L"
+    )
     nu: float = _option(
         0.5, "-n --nu", "nu: weight of deviations above the band relative to below, 0 to 1", _number, "NU"
     )
@@ -126,8 +143,20 @@ class TrainOptions:
     tol: float = _option(1e-3, "-e --tol", "relative duality gap at which training stops", _number, "E")
     cache_mb: float = _option(200.0, "-m --cache-mb", "kernel cache in MB, a hard cap", _number, "MB")
     shrinking: bool = _option(True, "-h --shrinking", "shrinking, 0 or 1", _switch, "0|1")
+    multiclass: str | None = _option(
+        None,
+        "--multiclass",
+        "more than two classes: ovo (one-vs-one) or ovr (one-vs-rest) "
+        "(default ovr for linear, ovo for other kernels)",
+        str,
+        "NAME",
+    )
     solver: str = _option(
-        "auto", "--solver", "auto; linear: newton, dcd, blocks, svrg; other kernels: working-set", str, "NAME"
+        "auto",
+        "--solver",
+        "auto; linear: newton, dcd, blocks, svrg (svm, odml: dcd, interior-point); other kernels: working-set",
+        str,
+        "NAME",
     )
     threads: int | None = _option(
         None, "-j --threads", "threads (default: the cores this process may use)", _whole, "N"
@@ -202,19 +231,26 @@ def _check(options: TrainOptions) -> None:
     for name in ("C", "lambda_"):
         if getattr(options, name) is not None:
             _require_number(options, name, 0, math.inf, open_low=True)
+    for name in ("lambda1", "lambda2"):
+        if getattr(options, name) is not None:
+            _require_number(options, name, 0, math.inf)
     _require_number(options, "nu", 0, 1)
     _require_number(options, "theta", 0, 1, open_high=True)
     if options.bias is not None:
         _require_number(options, "bias", -math.inf, math.inf)
     _require_number(options, "tol", 0, 1, open_low=True)
     _require_number(options, "cache_mb", 0, MAX_CACHE_MB, open_low=True)
-    kind = "linear" if options.kernel == "linear" else "kernel"
+    kind, where = "linear" if options.kernel == "linear" else "kernel", f"kernel {options.kernel}"
+    if kind == "linear" and options.machine in HINGED_MACHINES:
+        kind, where = "linear with a hinge", f"machine {options.machine} and {where}"
     _require(
         options.solver in SOLVERS[kind],
         options,
         "solver",
-        f"one of {', '.join(SOLVERS[kind])} for kernel {options.kernel}",
+        f"one of {', '.join(SOLVERS[kind])} for {where}",
     )
+    if options.multiclass is not None:
+        _require(options.multiclass in ("ovo", "ovr"), options, "multiclass", "ovo or ovr")
     _require(options.shrinking in (False, True), options, "shrinking", "0 or 1")
     if options.threads is not None:
         _require_whole(options, "threads", 1, MAX_THREADS)

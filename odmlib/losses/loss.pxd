@@ -22,11 +22,10 @@ cdef class MarginLoss:
     # value(margin) + conjugate(dual) + dual margin >= 0: the row's share of the duality gap
     cdef double gap(self, double dual, double margin, double cost) noexcept nogil
 
-    # Of losses with a kink: where the conjugate is finite, and its derivatives there
-    cdef double lowest_dual(self, double cost) noexcept nogil
-    cdef double highest_dual(self, double cost) noexcept nogil
+    # Of losses with a kink: the conjugate's derivative, and the piece (its interval; returned: its second
+    # derivative) on which the conjugate is quadratic; between two of them the one that lies in `direction`
     cdef double conjugate_slope(self, double dual, double cost) noexcept nogil
-    cdef double conjugate_curvature(self, double dual, double cost) noexcept nogil
+    cdef double piece(self, double dual, double direction, double cost, double *low, double *high) noexcept nogil
 
 
 cdef class BandLoss(MarginLoss):

@@ -2,7 +2,8 @@ from typing import Any
 
 class MarginLoss:
     smooth: bool
-    def evaluate(self, what: str, first: float, second: float, third: float = 0.0) -> Any: ...
+    def evaluate(self, what: str, first: float, second: float = 0.0, third: float = 0.0) -> Any: ...
+    def piece_at(self, dual: float, direction: float, cost: float) -> tuple[float, float, float]: ...
 
 class BandLoss(MarginLoss):
     theta: float

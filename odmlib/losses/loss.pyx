@@ -36,16 +36,11 @@ cdef class MarginLoss:
         cdef double total = self.value(margin, cost) + self.conjugate(dual, cost) + dual * margin
         return 0.0 if total < 0 else total       # below 0 by rounding only; a NaN stays one
 
-    cdef double lowest_dual(self, double cost) noexcept nogil:
-        return -INFINITY
-
-    cdef double highest_dual(self, double cost) noexcept nogil:
-        return INFINITY
-
     cdef double conjugate_slope(self, double dual, double cost) noexcept nogil:
         return 0.0
 
-    cdef double conjugate_curvature(self, double dual, double cost) noexcept nogil:
+    cdef double piece(self, double dual, double direction, double cost, double *low, double *high) noexcept nogil:
+        low[0] = high[0] = 0.0
         return 0.0
 
     def evaluate(self, str what, double first, double second=0.0, double third=0.0):
@@ -66,20 +61,19 @@ cdef class MarginLoss:
             return self.violation(first, second, third)
         if what == "gap":
             return self.gap(first, second, third)
-        if what == "lowest_dual":
-            return self.lowest_dual(first)
-        if what == "highest_dual":
-            return self.highest_dual(first)
         if what == "conjugate_slope":
             return self.conjugate_slope(first, second)
-        if what == "conjugate_curvature":
-            return self.conjugate_curvature(first, second)
         raise ValueError(f"no such method of a loss: {what!r}")
 
     def _expanded(self, double margin, double cost):
         cdef double slope = 0.0, curvature = 0.0
         cdef double value = self.expand(margin, cost, &slope, &curvature)
         return value, slope, curvature
+
+    def piece_at(self, double dual, double direction, double cost):
+        """(low, high, curvature) of the conjugate's piece, for tests."""
+        cdef double low, high, curvature = self.piece(dual, direction, cost, &low, &high)
+        return low, high, curvature
 
 
 cdef class BandLoss(MarginLoss):
@@ -214,14 +208,13 @@ cdef class HingeLoss(MarginLoss):
             return INFINITY if dual == dual else dual
         return (cost - dual) * (1 - margin) if margin < 1 else dual * (margin - 1)
 
-    cdef double lowest_dual(self, double cost) noexcept nogil:
-        return 0.0
-
-    cdef double highest_dual(self, double cost) noexcept nogil:
-        return cost
-
     cdef double conjugate_slope(self, double dual, double cost) noexcept nogil:
         return -1.0
+
+    cdef double piece(self, double dual, double direction, double cost, double *low, double *high) noexcept nogil:
+        low[0] = 0.0
+        high[0] = cost
+        return 0.0
 
 
 cdef class MeanVarianceLoss(MarginLoss):
@@ -310,8 +303,8 @@ cdef class MeanVarianceLoss(MarginLoss):
         if self.variance > 0:
             return fabs(margin - self._margin_of(dual, cost))
         if margin < 1:
-            return 1 - margin if dual < self.highest_dual(cost) else 0.0
-        return margin - 1 if dual > self.lowest_dual(cost) else 0.0
+            return 1 - margin if dual < self._high(cost) else 0.0
+        return margin - 1 if dual > self._low(cost) else 0.0
 
     cdef double gap(self, double dual, double margin, double cost) noexcept nogil:
         # sums of terms that are not negative: nothing cancels
@@ -328,17 +321,16 @@ cdef class MeanVarianceLoss(MarginLoss):
             return v * away * away + (h * (margin - 1) if margin > 1 else 0.0)
         return v * away * away + ((high - dual) * (1 - margin) if margin < 1 else (dual - low) * (margin - 1))
 
-    cdef double lowest_dual(self, double cost) noexcept nogil:
-        return -INFINITY if self.variance * cost > 0 else self._low(cost)
-
-    cdef double highest_dual(self, double cost) noexcept nogil:
-        return INFINITY if self.variance * cost > 0 else self._high(cost)
-
     cdef double conjugate_slope(self, double dual, double cost) noexcept nogil:
         return -self._margin_of(dual, cost)
 
-    cdef double conjugate_curvature(self, double dual, double cost) noexcept nogil:
+    cdef double piece(self, double dual, double direction, double cost, double *low, double *high) noexcept nogil:
         cdef double v = self.variance * cost
-        if v <= 0 or self._low(cost) <= dual <= self._high(cost):
+        low[0], high[0] = self._low(cost), self._high(cost)
+        if v > 0 and (dual > high[0] or (dual == high[0] and direction > 0)):
+            low[0], high[0] = high[0], INFINITY
+        elif v > 0 and (dual < low[0] or (dual == low[0] and direction < 0)):
+            low[0], high[0] = -INFINITY, low[0]
+        else:
             return 0.0
         return 1 / (2 * v)

@@ -14,11 +14,11 @@ A block S of rows is optimised with all others fixed: with b = z_S - Q_SS a_S th
    the part of the rows outside A, whose a_i = -s_i), then an exact line search on the piecewise
    quadratic. A last sweep puts every a_i where its conjugate is finite. If F did not fall, the result
    of the sweeps is kept, so F never rises, whatever the kernel is.
-3. Losses with a kink (SVM, ODM^L) have no such primal. There a_i is confined to [l_i, u_i] (SVM) or conj_i has a
-   piece without curvature (ODM^L), and the Newton steps are on the block's dual: with r_i = conj_i'' and the
-   gradient g = z + conj'(a), F = the rows that g does not press against a bound,
+3. Losses with a kink (SVM, ODM^L) have no such primal, and the Newton steps are on the block's dual. conj_i is
+   quadratic on each of up to three pieces [l_i, u_i], with second derivative r_i (SVM: one, [0, cost], and r = 0). With the
+   gradient g = z + conj'(a) and F = the rows that g does not press against the end of the last piece,
    (Q_FF + diag(r_F)) d = -g_F,  a <- clip(a + t d, l, u), t halved until the objective falls as it should. A sweep before
-   each step finds the bounds that hold.
+   each step finds the pieces and the bounds that hold: one-row steps cross from piece to piece.
 
 Scores f_i = y_i z_i of all rows are kept in float64. Kernels: they are updated with the q kernel rows of the block
 at once. Linear machines need no kernel rows: w = sum_i a_i y_i x_i is kept, f = X w, and Q_SS comes from the rows
@@ -52,11 +52,11 @@ cdef int FIRST_SWEEPS = 3        # before the rate of the sweeps is judged
 cdef int MAX_SWEEPS = 40         # more of them cost as much as a few Newton steps
 cdef int MAX_NEWTON_STEPS = 30   # they are finite in theory and fewer than ten as a rule
 cdef int LINE_SEARCH_STEPS = 40
-cdef int MAX_HALVINGS = 12       # of a Newton step on the dual
-cdef double ENOUGH_DESCENT = 1e-3
-cdef double FIRST_RIDGE = 1e-9   # of the largest diagonal value, where the free rows are dependent; then
-cdef double RIDGE_GROWTH = 1e3   # this much more, up to ...
-cdef double LAST_RIDGE = 1e-2
+cdef int TRIES = 3               # lengths of a Newton step on the dual, each a quarter of the last
+cdef double ENOUGH_DESCENT = 1e-2
+cdef double FIRST_RIDGE = 1e-8   # of the largest diagonal value, where the free rows are dependent; then
+cdef double RIDGE_GROWTH = 10    # this much more, up to ...
+cdef double LAST_RIDGE = 10
 
 cdef index_t MEASURED_ROWS = 4096   # of one chunk
 cdef index_t GATHERED_ROWS = 16
@@ -104,7 +104,8 @@ cdef class WorkingSet:
     cdef void **kernel_rows
     cdef double[:, ::1] Q, M
     cdef double[::1] work, a, z, b, h, cost, label, saved_a, saved_z, direction, change, slope, curvature, before
-    cdef double target, gap, saved_objective
+    cdef double[::1] low, high, bend        # the piece of each row's conjugate
+    cdef double target, gap, saved_objective, ridge
     cdef int phase, steps_here, sweeps_here
     cdef index_t n_free
 
@@ -143,7 +144,8 @@ cdef class WorkingSet:
         self.M = np.empty((max_size, self.stride))
         self.work = np.empty(self.stride * ODM_FACTOR_BLOCK)
         (self.a, self.z, self.b, self.h, self.cost, self.label, self.saved_a, self.saved_z, self.direction,
-         self.change, self.slope, self.curvature, self.before) = np.zeros((13, max_size))
+         self.change, self.slope, self.curvature, self.before, self.low, self.high,
+         self.bend) = np.zeros((16, max_size))
 
     def __dealloc__(self):
         free(self.kernel_rows)
@@ -421,33 +423,41 @@ cdef class WorkingSet:
         for k in range(self.size):
             slope = self.z[k] + self.loss.conjugate_slope(self.a[k], self.cost[k])
             self.slope[k] = slope
-            if not ((slope >= 0 and self.a[k] <= self.loss.lowest_dual(self.cost[k]))
-                    or (slope <= 0 and self.a[k] >= self.loss.highest_dual(self.cost[k]))):
+            self.bend[k] = self.loss.piece(self.a[k], -slope, self.cost[k], &self.low[k], &self.high[k])
+            if not ((slope >= 0 and self.a[k] <= self.low[k]) or (slope <= 0 and self.a[k] >= self.high[k])):
                 self.free_rows[n] = k
                 n += 1
         if n == 0:
             return True
-        while not self._factor_free(n, ridge):
-            if ridge >= LAST_RIDGE:
-                return True
-            ridge = FIRST_RIDGE if ridge == 0 else RIDGE_GROWTH * ridge
-        for i in range(n):
-            self.curvature[i] = -self.slope[self.free_rows[i]]
-        odm_cholesky_solve(&self.M[0, 0], n, self.stride, &self.curvature[0])
-        for turn in range(MAX_HALVINGS):
-            change = self._try_step(n, step, &descent)
-            if change <= ENOUGH_DESCENT * descent and change < 0:
-                for k in range(self.size):
-                    self.z[k] += self.change[k]
+        # a ridge keeps the step short where the free rows are dependent; as much of it as turns out to be needed
+        ridge = 0 if self.ridge <= FIRST_RIDGE else self.ridge / RIDGE_GROWTH
+        while ridge <= LAST_RIDGE:
+            if self._factor_free(n, ridge):
                 for i in range(n):
-                    k = self.free_rows[i]
-                    self.a[k] = self._clipped(k, self.a[k] + step * self.curvature[i])
-                self.newton_steps = self.newton_steps + 1
-                self.steps_here = self.steps_here + 1
-                self.gap = self._block_gap()
-                return self.gap <= self.target or self.steps_here == MAX_NEWTON_STEPS
-            step *= 0.5
+                    self.curvature[i] = -self.slope[self.free_rows[i]]
+                odm_cholesky_solve(&self.M[0, 0], n, self.stride, &self.curvature[0])
+                step = 1
+                for turn in range(TRIES):
+                    change = self._try_step(n, step, &descent)
+                    if change < 0 and change <= ENOUGH_DESCENT * descent:
+                        self.ridge = ridge
+                        self._take_step(n, step)
+                        return self.gap <= self.target or self.steps_here == MAX_NEWTON_STEPS
+                    step *= 0.25
+            ridge = FIRST_RIDGE if ridge == 0 else RIDGE_GROWTH * ridge
         return True
+
+    cdef void _take_step(self, index_t n, double step) noexcept nogil:
+        """The step that _try_step has tried."""
+        cdef index_t i, k
+        for k in range(self.size):
+            self.z[k] += self.change[k]
+        for i in range(n):
+            k = self.free_rows[i]
+            self.a[k] = self._clipped(k, self.a[k] + step * self.curvature[i])
+        self.newton_steps = self.newton_steps + 1
+        self.steps_here = self.steps_here + 1
+        self.gap = self._block_gap()
 
     cdef bint _factor_free(self, index_t n, double ridge) noexcept nogil:
         """Factor Q + diag(conj'') of the first n free rows, the ridge relative to its largest diagonal value."""
@@ -457,14 +467,14 @@ cdef class WorkingSet:
             k = self.free_rows[i]
             for j in range(i + 1):
                 self.M[i, j] = self.Q[k, self.free_rows[j]]
-            self.M[i, i] += self.loss.conjugate_curvature(self.a[k], self.cost[k])
+            self.M[i, i] += self.bend[k]
             largest = fmax(largest, self.h[k])
         for i in range(n):
             self.M[i, i] += ridge * largest
         return odm_cholesky(&self.M[0, 0], n, self.stride, &self.work[0]) == 0
 
     cdef double _clipped(self, index_t k, double dual) noexcept nogil:
-        return fmin(fmax(dual, self.loss.lowest_dual(self.cost[k])), self.loss.highest_dual(self.cost[k]))
+        return fmin(fmax(dual, self.low[k]), self.high[k])
 
     cdef double _try_step(self, index_t n, double step, double *descent) noexcept nogil:
         """What the objective changes by after this step, and by first order; `change` is what z changes by."""

@@ -1,6 +1,6 @@
 """ODM^L's centre: the certificate of the joint problem in (w, g), and when to move g (spec/odm.md section 4).
 
-    min_{w,g}  P(w, g) = 1/2 |w|^2 + sum_i c_i [ v (z_i - g)^2 - u z_i + h max(0, 1 - z_i) ],    z_i = y_i <w, x_i>
+    min_{w,g}  P(w, g) = 1/2 |w|^2 + sum_i c_i [ v (z_i - g)^2 - u z_i + h max(0, 1 - z_i) ],   z = Y X w
 
 Solvers work with a fixed g. Two things must be added.
 
@@ -8,17 +8,18 @@ Certificate. For given w the best g is the weighted mean of z. For given duals a
 
     D(a) = min_g D_g(a) = -1/2 |w|^2 - max_g sum_i conj_i(a_i; g).
 
-With p_i = clip(a_i - u c_i - 2 v c_i (g-1), 0, h c_i), the multiplier of the hinge, the derivative in g of the sum of
-conjugates is sum_i (u c_i + p_i - a_i): it falls in g, so its zero is one number to be found, and there
+With p_i = clip(a_i - u c_i - 2 v c_i (g-1), 0, h c_i), the multiplier of the hinge, the derivative in g of
+the sum of conjugates is sum_i (u c_i + p_i - a_i): it falls in g, so its zero is one number to be found, and
+there
 
     D(a) = sum p_i - sum e_i^2 / (4 v c_i) - 1/2 |w|^2,     e_i = a_i - u c_i - p_i  (sum e_i = 0).
 
-It exists for u sum c <= sum a <= (u+h) sum c. Other a are first multiplied by the number that brings them there: that
-multiplies w by the same number and costs no kernel value. At the optimum of a fixed g, sum a differs from what it
-should be by 2 v sum c (mean z - g), which vanishes as g is found.
+It exists for u sum c <= sum a <= (u+h) sum c. Other a are first multiplied by the number that brings them
+there: that multiplies w by the same number and costs no kernel value. At the optimum of a fixed g, sum a
+differs from what it should be by 2 v sum c (mean z - g), which vanishes as g is found.
 
-Moving. r(g) = mean z(g) - g falls with slope in [-1, 0): secant steps, each taken as soon as the fixed problem is
-solved well enough that g is what keeps the joint gap open.
+Moving. r(g) = mean z(g) - g falls with slope in [-1, 0): secant steps, each taken as soon as the fixed
+problem is solved well enough that g is what keeps the joint gap open.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ Floats = NDArray[np.float64]
 
 MOVE_BELOW = 0.3  # g moves when the gap for fixed g is less than this part of the joint one
 FLATTEST = 1e-3  # secant slopes are taken from [-1, -FLATTEST]
+MAX_EXTRAPOLATION = 8.0  # times the last move
 MAX_ROOT_STEPS = 100
 
 
@@ -70,7 +72,7 @@ class MovingCentre:
         return dual if math.isfinite(dual) else -math.inf
 
     def _shift(self, part: Floats, wanted: float) -> float:
-        """2 v (g-1) with  sum c clip(part - shift, 0, h) = wanted sum c,  by Newton steps kept in a bracket."""
+        """2 v (g-1) with  sum c clip(part - shift, 0, h) = wanted sum c;  Newton steps kept in a bracket."""
         h, c = self.loss.hinge, self.costs
         low, high = float(part.min()) - h, float(part.max())
         if not math.isfinite(low + high):
@@ -106,8 +108,12 @@ class MovingCentre:
             return False
         slope = -1.0
         if self.last is not None and centre != self.last[0]:
-            slope = (off - self.last[1]) / (centre - self.last[0])
-            slope = min(max(slope, -1.0), -FLATTEST) if math.isfinite(slope) else -1.0
+            measured = (off - self.last[1]) / (centre - self.last[0])
+            if measured < 0:  # else the two were not measured well enough
+                slope = min(max(measured, -1.0), -FLATTEST)
+            if off * self.last[1] > 0:  # beyond both: no further than the measurement can be trusted
+                furthest = max(abs(off), MAX_EXTRAPOLATION * abs(centre - self.last[0]))
+                slope = min(slope, -abs(off) / furthest)
         self.last = centre, off
         self.loss.centre = centre - off / slope
         self.moves += 1

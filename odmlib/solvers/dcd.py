@@ -7,8 +7,8 @@ kept up to date: O(nonzeros of the row) per visit. Good for small C and for very
 large C use Newton's method.
 
 Shrinking puts rows aside that rest (strictly inside the loss-free band; SVM: at either bound); they come back
-when the active rows seem done or when a certificate finds one of them with a gap of its own. Convergence is claimed on the relative
-duality gap over all rows, with w rebuilt from a.
+when the active rows seem done or when a certificate finds one of them with a gap of its own. Convergence is
+claimed on the relative duality gap over all rows, with w rebuilt from a.
 """
 
 from __future__ import annotations
@@ -161,7 +161,8 @@ def best_multiple(
 ) -> Floats:
     """t a with the t >= 0 of largest D(t a): a start that is never worse than 0.
 
-    sum_i conj_i(t a_i) is taken as a quadratic in t through 0, which it is for ODM; for SVM t may be at most 1.
+    sum_i conj_i(t a_i) is taken as a quadratic in t through 0, which it is for ODM; for SVM t may be at most
+    1.
     """
     w = rows.transposed_product(y * duals, threads)
     whole, half = (_conjugates(t * duals, costs, loss, threads) for t in (1.0, 0.5))

@@ -2,26 +2,28 @@
 
 With row costs c_i and the loss's weights v (variance), u (mean), h (hinge), b_i = h c_i:
 
-    min_{w,g}  P = 1/2 |w|^2 + sum_i c_i [ v (z_i - g)^2 - u z_i ] + sum_i b_i max(0, 1 - z_i),   z_i = y_i <w, x_i>
+    min_{w,g}  P = 1/2 |w|^2 + sum_i c_i [ v (z_i - g)^2 - u z_i ] + sum_i b_i max(0, 1 - z_i),   z = Y X w
 
-g = sum c_i z_i / sum c_i =: mean of z always (ODM^L's centre), so V(z) = v sum c_i (z_i - mean z)^2. The hinge is
-b_i xi_i with slack_i = z_i - 1 + xi_i >= 0 and xi_i >= 0, multipliers p_i and b_i - p_i:
+g = sum c_i z_i / sum c_i =: mean of z always (ODM^L's centre), so V(z) = v sum c_i (z_i - mean z)^2. The
+hinge is b_i xi_i with slack_i = z_i - 1 + xi_i >= 0 and xi_i >= 0, multipliers p_i and b_i - p_i:
 
-    p_i slack_i = mu,   (b_i - p_i) xi_i = mu,   w = X'Y a,   a_i = p_i + u c_i - 2 v c_i (z_i - g),    mu -> 0.
+    p_i slack_i = mu,  (b_i - p_i) xi_i = mu,  w = X'Y a,  a_i = p_i + u c_i - 2 v c_i (z_i - g),   mu -> 0.
 
 Newton on these equations, everything but w eliminated, leaves one system of the size of w per step,
 
     [ I + X' diag(D) X + S ] dw = right-hand side,   D_i = 1 / (slack_i / p_i + xi_i / (b_i - p_i)),
     S = 2 v ( X' diag(c) X - q q' / sum c ),   q = X'Y c,
 
-solved twice with one factor (predictor and corrector, as Mehrotra's). The number of steps hardly depends on C.
+solved twice with one factor (predictor and corrector, as Mehrotra's). Their number hardly depends on C.
 
-Certificate: b max(0, 1-z) >= p (1-z) for 0 <= p <= b gives, for any such p and any z (those of the present w),
+Certificate: b max(0, 1-z) >= p (1-z) for 0 <= p <= b gives, for any such p and any z (those of the present
+w),
 
     D = sum_i p_i - V(z) - 1/2 |X'Y a|^2  <=  min P,
 
-because with e_i = a_i - u c_i - p_i (whose sum is 0) the supremum over z', g of - sum e_i z'_i - v sum c_i (z'_i - g)^2
-is sum e_i^2 / (4 v c_i) = V(z). The largest D and the smallest P met are kept: both hold for the problem itself.
+because with e_i = a_i - u c_i - p_i (whose sum is 0) the supremum over z', g of - sum e_i z'_i - v sum c_i
+(z'_i - g)^2 is sum e_i^2 / (4 v c_i) = V(z). The largest D and the smallest P met are kept: both hold for the
+problem itself.
 """
 
 from __future__ import annotations
@@ -165,20 +167,18 @@ class _State:
             dz = self.y * self.rows.product(dw, self.threads)
             dp = shift - weights * dz
             dxi = np.where(self.hinged, (second + self.xi * dp) / q, 0.0)
-            return dw, dz, dp, dxi, np.where(self.hinged, dz + dxi, 0.0)
+            return dw, dp, dxi, np.where(self.hinged, dz + dxi, 0.0)
 
         first, second = -p * self.slack, -q * self.xi
         mu = -float(first[self.hinged].sum() + second[self.hinged].sum()) / max(1, self.n_pairs)
-        dw, dz, dp, dxi, dslack = direction(first, second)
+        dw, dp, dxi, dslack = direction(first, second)
         length = self._length(dp, dxi, dslack, 1.0)
         if self.n_pairs:
             reached = (p + length * dp) * (self.slack + length * dslack)
             reached = reached + (q - length * dp) * (self.xi + length * dxi)
             sigma = (float(reached[self.hinged].sum()) / self.n_pairs / mu) ** 3 if mu > 0 else 0.0
             target = min(1.0, sigma) * mu
-            dw, dz, dp, dxi, dslack = direction(
-                first + target - dp * dslack, second + target + dp * dxi
-            )
+            dw, dp, dxi, dslack = direction(first + target - dp * dslack, second + target + dp * dxi)
             length = self._length(dp, dxi, dslack, TO_THE_BORDER)
         if not (length > SMALLEST_STEP and np.isfinite(dw).all()):
             return False

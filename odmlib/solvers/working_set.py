@@ -4,11 +4,11 @@ Each iteration takes the rows that promise most, together with a part of the las
 blocks can undo each other's work), solves them exactly enough, and updates all scores. The stopping test is
 the relative duality gap on all rows.
 
-Shrinking: rows that rest (at a = 0 strictly inside the band; SVM: at a bound) may be left out, with everything that belongs to
-them: kernel rows get shorter, more of them fit into the cache. Their scores are not known meanwhile, so the
-gap reported is infinite, and before the end they are computed again from all duals. That costs one kernel
-value per support row and row left out; it is done only where the rows are recomputed anyway (the cache does
-not hold them all) and enough iterations are still to come.
+Shrinking: rows that rest (at a = 0 strictly inside the band; SVM: at a bound) may be left out, with
+everything that belongs to them: kernel rows get shorter, more of them fit into the cache. Their scores are
+not known meanwhile, so the gap reported is infinite, and before the end they are computed again from all
+duals. That costs one kernel value per support row and row left out; it is done only where the rows are
+recomputed anyway (the cache does not hold them all) and enough iterations are still to come.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Phase(BlockSteps):
         self.rows = rows  # None: all
         some = slice(None) if rows is None else rows
         self.kernel = run.kernel if rows is None else run.kernel.restricted(rows)
-        self.cache = RowCache(self.kernel, run.cache_bytes, run.wide)
+        self.cache = run.shared if rows is None and run.shared is not None else run.new_cache(self.kernel)
         self.m = self.kernel.n_rows
         self.y, self.costs, self.smooth = run.y[some], run.costs[some], run.loss.smooth
         self.loss_left_out, self.support_left_out = 0.0, 0
@@ -120,7 +120,7 @@ class _Phase(BlockSteps):
         self.first_duals, self.first_scores, self.first_half_square = duals, scores, half_square
 
     def measure(self) -> tuple[float, float]:
-        """(primal, gap): of all rows, or of those at work with the loss that the others had when they left."""
+        """(primal, gap): of all rows, or of those at work, with the loss that the others had on leaving."""
         primal, gap = self.state.measure()
         if self.rows is not None:
             own = 0.5 * float((self.y * self.state.duals) @ self.state.scores)
@@ -162,22 +162,33 @@ class _Run:
         cache_bytes: int,
         threads: int,
         seed: int,
+        shared: RowCache | None,
     ):
         m = kernel.n_rows
         self.kernel, self.loss = kernel, loss
         self.y, self.costs = _checked("y", y, m), _checked("costs", costs, m)
         self.cache_bytes, self.threads, self.seed = cache_bytes, threads, seed
-        self.wide = _float32_is_too_coarse(kernel, _stiffness(loss) * self.costs)
+        self.wide = float32_is_too_coarse(kernel, _stiffness(loss) * self.costs)
+        self.shared = shared if shared is not None and shared.wide == self.wide else None
+        self.counted = (0, 0) if self.shared is None else (self.shared.hits, self.shared.misses)
         self.left_out_duals = np.zeros(m)
         self.worth = 1 + TIE_BREAK * np.random.default_rng(seed).random(m)
         self.counts = {"cache_hits": 0, "cache_misses": 0, "newton_steps": 0, "sweeps": 0, "shrinkings": 0}
         self.phase = _Phase(self, None)
 
+    def new_cache(self, kernel: Kernel) -> RowCache:
+        if self.shared is not None:
+            self.shared.release()  # the two together must not take more than one may
+        return RowCache(kernel, self.cache_bytes, self.wide)
+
     def close_phase(self) -> None:
         """Add up what the phase did; its cache goes before the next one is made."""
         phase = self.phase
-        self.counts["cache_hits"] += phase.cache.hits
-        self.counts["cache_misses"] += phase.cache.misses
+        before = self.counted if phase.cache is self.shared else (0, 0)
+        self.counts["cache_hits"] += phase.cache.hits - before[0]
+        self.counts["cache_misses"] += phase.cache.misses - before[1]
+        if phase.cache is self.shared:
+            self.counted = phase.cache.hits, phase.cache.misses
         self.counts["newton_steps"] += phase.state.newton_steps
         self.counts["sweeps"] += phase.state.sweeps
         del self.phase
@@ -289,14 +300,16 @@ def solve_working_set(
     threads: int = 1,
     seed: int = 0,
     start: NDArray[np.float64] | None = None,
+    cache: RowCache | None = None,
     centre: MovingCentre | None = None,
 ) -> SolverResult:
     """Minimise 1/2 a'Qa + sum conj_i(a_i) over the signed duals a; Q_ij = y_i y_j k_ij, y = +-1.
 
-    `start`: duals to begin from. At most `cache_bytes` are spent on kernel rows. `centre`: of ODM^L, whose gap
-    then is the one that counts; none of its rows ever rests, so the phases are all of all rows.
+    `start`: duals to begin from. At most `cache_bytes` are spent on kernel rows. `cache`: rows of this kernel
+    that other problems leave behind or share, taken where their width is the one needed here. `centre`: of
+    ODM^L, whose gap then is the one that counts; none of its rows ever rests, so all phases are of all rows.
     """
-    run = _Run(kernel, y, costs, loss, cache_bytes, threads, seed)
+    run = _Run(kernel, y, costs, loss, cache_bytes, threads, seed, cache)
     m = kernel.n_rows
     shrinking = shrinking and kernel.formula.name != "precomputed"
     status = run.begin_from(start, control) if start is not None else None
@@ -312,7 +325,7 @@ def solve_working_set(
             primal, gap = centre.measure(phase.state.duals, run.y * phase.state.scores, phase.half_square())
         if whole:
             watch.keep_best(gap, primal, phase.state)
-        if watch.diverged(primal, gap):
+        if (centre is None or math.isfinite(gap)) and watch.diverged(primal, gap):
             # where the kernel is not positive semidefinite there may be no minimum: the best point seen
             status, gap, primal = watch.return_to_best(run)
             phase = run.phase
@@ -358,7 +371,7 @@ def solve_working_set(
     )
 
 
-def _float32_is_too_coarse(kernel: Kernel, costs: NDArray[np.float64]) -> bool:
+def float32_is_too_coarse(kernel: Kernel, costs: NDArray[np.float64]) -> bool:
     """Whether rounding the kernel matrix to float32 can make the dual problem lose its convexity.
 
     Rounding moves the eigenvalues by about 2^-24 sqrt(m) times the largest entry; the loss adds 1 / (2 cost).

@@ -103,7 +103,7 @@ def test_conjugate_is_the_supremum(loss, cost):
 
 @pytest.mark.parametrize("cost", COSTS)
 def test_gap_is_the_sum_of_its_three_terms(loss, cost):
-    for z, dual in itertools.product(MARGINS, duals_of_interest(loss, cost) + [0.0, 2.0, -3.0]):
+    for z, dual in itertools.product(MARGINS, [*duals_of_interest(loss, cost), 0.0, 2.0, -3.0]):
         value, conjugate = loss.evaluate("value", z, cost), loss.evaluate("conjugate", dual, cost)
         gap = loss.evaluate("gap", dual, z, cost)
         if math.isinf(conjugate):
@@ -146,7 +146,7 @@ def test_dual_argmin_by_brute_force(loss, h, cost):
 @pytest.mark.parametrize("cost", [0.05, 1.0, 37.5])
 def test_violation_slope_and_curvature_of_the_conjugate(loss, cost):
     """Violation: distance of 0 from [left, right], the one-sided derivatives of margin a + conjugate(a)."""
-    low, high = loss.evaluate("lowest_dual", cost), loss.evaluate("highest_dual", cost)
+    low, high = domain(loss, cost)
     step = 1e-6 * cost
     for a in duals_of_interest(loss, cost):
         if not low <= a <= high:
@@ -162,17 +162,39 @@ def test_violation_slope_and_curvature_of_the_conjugate(loss, cost):
         if math.isfinite(left) and math.isfinite(right):
             slope = loss.evaluate("conjugate_slope", a, cost)
             assert slope == pytest.approx((left + right) / 2, abs=close)
-            wide = 0.1 * cost
-            pieces = [loss.evaluate("conjugate_curvature", a + d, cost) for d in (-wide, wide)]
-            if pieces[0] == pieces[1] and low <= a - wide and a + wide <= high and terms(loss)[2] > 0.5:
-                behind, ahead = (loss.evaluate("conjugate", a + d, cost) for d in (-wide, wide))
-                assert (ahead - 2 * here + behind) / wide**2 == pytest.approx(pieces[0], rel=1e-6, abs=1e-9)
+
+
+def domain(loss, cost):
+    """Where the conjugate is finite."""
+    if terms(loss)[0] * cost > 0:
+        return -math.inf, math.inf
+    return loss.piece_at(0.0, 1.0, cost)[:2]
+
+
+@pytest.mark.parametrize("cost", [0.05, 1.0, 37.5])
+def test_pieces_of_the_conjugate(loss, cost):
+    """On each piece the conjugate is a parabola of that curvature; where two meet, `direction` chooses."""
+    for a in duals_of_interest(loss, cost):
+        if math.isinf(loss.evaluate("conjugate", a, cost)):
+            continue
+        below, above = loss.piece_at(a, -1.0, cost), loss.piece_at(a, 1.0, cost)
+        assert below[0] <= a <= below[1] and above[0] <= a <= above[1]
+        assert below == above or terms(loss)[2] == 0 or a in (below[1], above[0])
+        for low, high, curvature in (below, above):
+            low, high = max(low, a - cost), min(high, a + cost)
+            slope = loss.evaluate("conjugate_slope", a, cost)
+            for other in (low, high, 0.3 * low + 0.7 * high):
+                expected = loss.evaluate("conjugate", a, cost) + (other - a) * (
+                    slope + 0.5 * curvature * (other - a)
+                )
+                close = 1e-9 * max(1.0, cost, abs(expected), curvature * cost**2)
+                assert loss.evaluate("conjugate", other, cost) == pytest.approx(expected, abs=close)
 
 
 def test_a_row_without_cost(loss):
     assert loss.evaluate("conjugate", 0.0, 0.0) == 0
     assert loss.evaluate("conjugate", 0.5, 0.0) == loss.evaluate("conjugate", -0.5, 0.0) == math.inf
-    assert loss.evaluate("lowest_dual", 0.0) == loss.evaluate("highest_dual", 0.0) == 0
+    assert domain(loss, 0.0) == (0, 0)
     for z in MARGINS:
         assert loss.evaluate("violation", 0.0, z, 0.0) == loss.evaluate("gap", 0.0, z, 0.0) == 0
         assert loss.evaluate("dual_argmin", z, 0.7, 0.0) == 0

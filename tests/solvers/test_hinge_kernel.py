@@ -1,0 +1,205 @@
+"""SVM and ODM^L by the working set, against quadratic programmes and the paper's inverse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from odmlib.data.dataset import Dataset
+from odmlib.kernels.formula import KernelFormula
+from odmlib.kernels.kernel import Kernel
+from odmlib.losses.loss import HingeLoss, MeanVarianceLoss
+from odmlib.solvers import working_set
+from odmlib.solvers.centre import MovingCentre
+from odmlib.solvers.control import Control
+from odmlib.solvers.hinged import first_duals, moving_centre
+from odmlib.solvers.working_set import solve_working_set
+from tests.reference_hinge import box_programme, paper_form
+from tests.solvers.test_working_set import MEGABYTE, noisy_circles, precomputed, random_problem
+
+
+def solve_svm(kernel, y, costs, tol=1e-10, cache_bytes=100 * MEGABYTE, **options):
+    costs = np.broadcast_to(np.asarray(costs, dtype=float), y.shape).copy()
+    return solve_working_set(kernel, y, costs, HingeLoss(), Control(tol), cache_bytes=cache_bytes, **options)
+
+
+def solve_odml(kernel, y, lambda1, lambda2, C, tol=1e-10, weights=None, total=None, **options):
+    costs = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=float)
+    total = costs.sum() if total is None else total
+    loss = MeanVarianceLoss(lambda1 / total, lambda2 / total, C)
+    return solve_working_set(
+        kernel,
+        y,
+        costs,
+        loss,
+        Control(tol),
+        cache_bytes=100 * MEGABYTE,
+        start=first_duals(loss, costs),
+        centre=moving_centre(loss, costs),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("block_rows", [4, 16, 512])
+@pytest.mark.parametrize("C", [2.0**-5, 1.0, 30.0, 2.0**10])
+def test_svm_is_the_quadratic_programme(C, block_rows, monkeypatch):
+    K, y = random_problem(1, m=40)
+    costs = C * np.random.default_rng(2).integers(0, 4, 40)
+    Q = K * y[:, None] * y
+    expected = box_programme(Q, -np.ones(40), costs)
+    value = 0.5 * expected @ Q @ expected + costs @ np.maximum(0, 1 - Q @ expected)
+    monkeypatch.setattr(working_set, "BLOCK_ROWS", block_rows)
+    result = solve_svm(precomputed(K), y, costs)
+    assert result.status == "converged"
+    assert result.primal == pytest.approx(value, rel=1e-9)
+    assert result.dual == pytest.approx(expected.sum() - 0.5 * expected @ Q @ expected, rel=1e-8)
+    assert (result.duals >= 0).all() and (result.duals <= costs).all()
+    assert result.margins == pytest.approx(Q @ result.duals, abs=1e-9 * max(1, result.duals.sum()))
+    assert result.margins == pytest.approx(Q @ expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("lambda1", "lambda2"), [(1, 1), (0, 0), (0, 2), (30, 0), (40, 8), (1e3, 1), (0.01, 50)]
+)
+@pytest.mark.parametrize("C", [0.01, 1.0, 20.0])
+def test_odml_is_the_papers_solution(lambda1, lambda2, C):
+    K, y = random_problem(3, m=40)
+    z, _, value = paper_form(K, y, lambda1, lambda2, C)
+    result = solve_odml(precomputed(K), y, lambda1, lambda2, C, tol=1e-12)
+    assert result.status == "converged"
+    assert abs(result.primal - value) <= 1e-8 * max(1, abs(value))
+    assert result.margins == pytest.approx(z, abs=1e-4)
+    if lambda1:
+        assert result.details["centre"] == pytest.approx(z.mean(), abs=1e-4)
+
+
+def test_odml_with_weights_is_the_papers_solution():
+    K, y = random_problem(4, m=30)
+    weights = np.random.default_rng(5).integers(0, 4, 30).astype(float)
+    _, _, value = paper_form(K, y, 5.0, 3.0, 1.0, weights, total=17.0)
+    result = solve_odml(precomputed(K), y, 5.0, 3.0, 1.0, tol=1e-12, weights=weights, total=17.0)
+    assert result.primal == pytest.approx(value, rel=1e-8)
+
+
+@pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
+def test_the_joint_gap_encloses_the_optimum(tol):
+    for seed in range(4):
+        K, y = random_problem(seed, m=50)
+        lambda1, lambda2, C = [(20, 5, 1), (1, 1, 10), (500, 0, 0.1), (5, 50, 0.5)][seed]
+        _, _, value = paper_form(K, y, lambda1, lambda2, C)
+        result = solve_odml(precomputed(K), y, lambda1, lambda2, C, tol=tol)
+        scale = max(1.0, abs(value))
+        assert result.status == "converged"
+        assert result.dual - 1e-9 * scale <= value <= result.primal + 1e-9 * scale
+        assert result.gap <= tol
+
+
+def test_the_joint_dual_is_the_minimum_over_the_centre():
+    """D(a) = min over g of D_g(a), on duals that solve nothing; and minus infinity where none exists."""
+    rng = np.random.default_rng(6)
+    costs = rng.integers(0, 3, 25).astype(float)
+    loss = MeanVarianceLoss(0.3, 0.2, 1.5)
+    duals = np.where(costs > 0, costs * rng.uniform(-0.5, 2.5, 25), 0.0)
+    duals *= 0.9 * costs.sum() / duals.sum()  # allowed: between 0.2 and 1.7 times the costs
+    margins = rng.standard_normal(25)
+    centre = MovingCentre(loss, costs)
+    primal, gap = centre.measure(duals, margins, 7.0)
+    conjugates = []
+    for g in np.linspace(-5, 8, 4001):
+        loss.centre = g
+        conjugates.append(sum(loss.evaluate("conjugate", a, c) for a, c in zip(duals, costs, strict=True)))
+    assert primal - gap == pytest.approx(-7.0 - max(conjugates), abs=1e-4)
+    loss.centre = costs @ margins / costs.sum()
+    losses = sum(loss.evaluate("value", z, c) for z, c in zip(margins, costs, strict=True))
+    assert primal == pytest.approx(7.0 + losses)
+    assert MovingCentre(loss, costs).measure(-np.abs(duals), margins, 7.0)[1] == np.inf
+    # duals of a sum that is not allowed are scaled: the bound still holds
+    assert np.isfinite(MovingCentre(loss, costs).measure(5 * duals, margins, 7.0)[1])
+
+
+def test_no_variance_and_no_hinge_is_the_average_margin_classifier():
+    K, y = random_problem(7)
+    result = solve_odml(precomputed(K), y, 0.0, 3.0, 0.0)
+    assert (result.status, result.gap) == ("converged", 0.0)
+    assert result.duals == pytest.approx(np.full(len(y), 3.0 / len(y)))
+
+
+def test_no_mean_and_no_variance_is_the_svm():
+    K, y = random_problem(8)
+    first = solve_odml(precomputed(K), y, 0.0, 0.0, 2.0)
+    second = solve_svm(precomputed(K), y, 2.0)
+    assert first.primal == pytest.approx(second.primal, rel=1e-9)
+    assert first.margins == pytest.approx(second.margins, abs=1e-4)
+
+
+@pytest.mark.parametrize("lambda2", [0.3, 0.9999, 1.0, 2.5])
+@pytest.mark.parametrize("lambda1", [0.0, 1.0])
+def test_oracle_of_one_row(lambda1, lambda2):
+    for C in (0.2, 1.0, 3.0):
+        expected = lambda2 if lambda2 >= 1 else 1.0 if lambda2 + C >= 1 else lambda2 + C
+        result = solve_odml(precomputed([[1.0]]), np.ones(1), lambda1, lambda2, C)
+        assert result.duals[0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_permuted_flipped_and_doubled_problems_agree():
+    K, y = random_problem(9)
+    order = np.random.default_rng(5).permutation(len(y))
+    pairs = ((solve_svm, (2.0,), (1.0,)), (solve_odml, (10.0, 4.0, 1.0), (10.0, 4.0, 0.5)))
+    for solve, arguments, halved in pairs:
+        first = solve(precomputed(K), y, *arguments)
+        shuffled = solve(precomputed(K[np.ix_(order, order)]), y[order], *arguments)
+        assert shuffled.margins == pytest.approx(first.margins[order], abs=1e-4)
+        flipped = solve(precomputed(K), -y, *arguments)
+        assert flipped.duals == pytest.approx(first.duals, abs=1e-4)
+        doubled = solve(precomputed(np.tile(K, (2, 2))), np.tile(y, 2), *halved)
+        assert doubled.margins == pytest.approx(np.tile(first.margins, 2), abs=1e-4)
+        assert doubled.primal == pytest.approx(first.primal, rel=1e-8)
+
+
+def test_dependent_rows_do_not_stop_the_newton_steps():
+    """A linear kernel of two columns: 80 rows, and any three of them are dependent."""
+    rng = np.random.default_rng(10)
+    X = rng.integers(-3, 4, (80, 2)).astype(float)
+    y = np.where(X[:, 0] + rng.standard_normal(80) > 0, 1.0, -1.0)
+    K = X @ X.T
+    for C in (1.0, 100.0):
+        expected = box_programme(K * y[:, None] * y, -np.ones(80), np.full(80, C))
+        result = solve_svm(precomputed(K), y, C, tol=1e-8)
+        assert result.status == "converged"
+        assert result.dual == pytest.approx(
+            expected.sum() - 0.5 * expected @ (K * y[:, None] * y) @ expected, rel=1e-6
+        )
+
+
+def test_shrinking_leaves_rows_at_both_bounds_out(monkeypatch):
+    monkeypatch.setattr(working_set, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(working_set, "QUIET_ITERATIONS", 4)
+    X, y = noisy_circles(11, 1500)
+    kernel = Kernel(KernelFormula("rbf", gamma=0.5), Dataset.from_any(X))
+    small = 400 * 4 * 1500
+    plain = solve_svm(kernel, y, 1.0, tol=1e-7, shrinking=False, cache_bytes=small)
+    shrunk = solve_svm(kernel, y, 1.0, tol=1e-7, shrinking=True, cache_bytes=small)
+    assert shrunk.details["shrinkings"] > 0
+    assert plain.status == shrunk.status == "converged"
+    assert shrunk.primal == pytest.approx(plain.primal, rel=1e-6)
+    # what it says of itself holds for all rows
+    Q = kernel.block(range(1500)).astype(float) * y[:, None] * y
+    assert shrunk.margins == pytest.approx(Q @ shrunk.duals, abs=1e-3)
+    primal = 0.5 * shrunk.duals @ Q @ shrunk.duals + np.maximum(0, 1 - Q @ shrunk.duals).sum()
+    assert shrunk.primal == pytest.approx(primal, rel=1e-5)
+
+
+def test_same_bytes_for_every_thread_count():
+    X, y = noisy_circles(12, 1200)
+    for solve, arguments in ((solve_svm, (5.0,)), (solve_odml, (50.0, 10.0, 1.0))):
+        results = [
+            solve(
+                Kernel(KernelFormula("rbf", gamma=0.5), Dataset.from_any(X), threads=t),
+                y,
+                *arguments,
+                tol=1e-3,
+                threads=t,
+            )
+            for t in (1, 3)
+        ]
+        assert results[0].duals.tobytes() == results[1].duals.tobytes()
