@@ -16,3 +16,5 @@ cdef class Rows:
     cdef double dot(self, index_t i, const double *w) noexcept nogil
     # w += step x_i
     cdef void add(self, index_t i, double step, double *w) noexcept nogil
+    # x_i' M x_i for a symmetric matrix M, row-major
+    cdef double quadratic_form(self, index_t i, const double *matrix) noexcept nogil
