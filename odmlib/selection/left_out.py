@@ -5,11 +5,11 @@ c_i and lowest point b_i = 1 - theta (below) or 1 + theta (above). As long as S 
 is ridge regression of y b on S, and leaving row i out moves its margin to
 
     z_i^(-i) = b_i - a_i / [M^-1]_ii,   M = K_SS + diag(1 / c_S),   a = y M^-1 (y b)      (|S| x |S|)
-             = z_i - a_i q_i / (1 - c_i q_i),   q_i = x_i' H^-1 x_i,   H = I + X' diag(c) X    (d x d, linear).
+             = z_i - a_i q_i / (1 - c_i q_i),   q_i = x_i' H^-1 x_i,   H = I + X' diag(c) X   (d x d, linear).
 
 Rows inside the band have no part in the solution: z_i^(-i) = z_i. Only S is taken from the fit; a is solved
-for, which makes up for a fit that stopped at its tolerance. What is left out is the row with its whole weight;
-the other rows keep their costs: C stays, lambda = C m falls.
+for, which makes up for a fit that stopped at its tolerance. What is left out is the row with its whole
+weight; the other rows keep their costs: C stays, lambda = C m falls.
 
 Exact unless leaving a row out moves another row across an edge of the band. A shift of the diagonal (kernels
 that are not positive semidefinite) gives every row a coordinate of its own, in which a machine that has not

@@ -43,7 +43,9 @@ def inverse_factor(matrix: Floats) -> bool:
         matrix[block, block.stop :] = 0.0
         below = matrix[block.stop :, block] @ matrix[block, block]
         for other in blocks[place + 1 :]:
-            matrix[other, block] = -(matrix[other, block.stop : other.stop] @ below[: other.stop - block.stop])
+            matrix[other, block] = -(
+                matrix[other, block.stop : other.stop] @ below[: other.stop - block.stop]
+            )
     return True
 
 

@@ -197,7 +197,9 @@ def test_rows_all_inside_the_band_stay_where_they_are():
 
 def test_too_little_memory_is_said_with_the_size():
     X, y = two_clouds(500, 2, 1)
-    with pytest.raises(NoRoom, match=r"needs 4 MB for 500 rows outside the band, but cache_mb \(-m\) allows 3"):
+    with pytest.raises(
+        NoRoom, match=r"needs 4 MB for 500 rows outside the band, but cache_mb \(-m\) allows 3"
+    ):
         left_out_margins(
             Dataset.from_any(X),
             KernelFormula(),
