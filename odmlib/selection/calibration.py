@@ -2,8 +2,8 @@
 
 Sigmoid (two classes, each pair of one-vs-one): maximum likelihood with Platt's smoothed targets,
 (N+ + 1)/(N+ + 2) and 1/(N- + 2), by the stable Newton method of Lin, Lin and Weng (2007). Softmax (one score
-per class): likewise. N are sums of weights: a row of weight 2 counts as two rows. model/probability.py has the
-formulas.
+per class): likewise. N are sums of weights: a row of weight 2 counts as two rows. The formulas themselves are
+in model/probability.py.
 """
 
 from __future__ import annotations

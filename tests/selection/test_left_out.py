@@ -164,7 +164,7 @@ def test_a_precomputed_kernel_with_bias_is_the_same_as_its_formula():
 
 
 def test_one_sloppy_fit_counts_the_errors_of_many_exact_ones():
-    """The check of spec/odm.md section 5 on three settings: hundreds of refits, one fit at the default tol."""
+    """The check of spec/odm.md section 5: hundreds of refits, and one fit at the default tolerance."""
     X, y = two_clouds(90, 2, 1.1, seed=5)
     for C, gamma in ((1, 0.4), (5, 0.4), (1, 2.0)):
         K, costs = gaussian(X, gamma), np.full(90, C / 0.8**2)
