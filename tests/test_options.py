@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from odmlib.errors import ParameterError
-from odmlib.model.text_format import MACHINES as READABLE_MACHINES
+from odmlib.model.text_reader import MACHINES as READABLE_MACHINES
 from odmlib.options import KERNELS, MACHINES, READY_MACHINES, SOLVERS, TrainOptions, flag_of, option_fields
 
 GOOD = {
