@@ -134,6 +134,13 @@ class TrainOptions:
         str,
         "NAME",
     )
+    probability: bool = _option(
+        False,
+        "-b --probability",
+        "calibrated probabilities for predict_proba and odm-predict -b 1, 0 or 1",
+        _switch,
+        "0|1",
+    )
     solver: str = _option(
         "auto", "--solver", "auto; linear: newton, dcd, svrg; other kernels: working-set", str, "NAME"
     )
@@ -225,7 +232,8 @@ def _check(options: TrainOptions) -> None:
     )
     if options.multiclass is not None:
         _require(options.multiclass in ("ovo", "ovr"), options, "multiclass", "ovo or ovr")
-    _require(options.shrinking in (False, True), options, "shrinking", "0 or 1")
+    for name in ("shrinking", "probability"):
+        _require(getattr(options, name) in (False, True), options, name, "0 or 1")
     if options.threads is not None:
         _require_whole(options, "threads", 1, MAX_THREADS)
     _require_whole(options, "seed", 0, 2**63 - 1)

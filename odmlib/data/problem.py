@@ -81,7 +81,9 @@ class Problem:
             )
         weights = self.weights
         if not weights.any():
-            raise ParameterError("every row has weight 0 (row weight times class weight); nothing to train on")
+            raise ParameterError(
+                "every row has weight 0 (row weight times class weight); nothing to train on"
+            )
         weightless = np.bincount(self.codes, weights, minlength=len(self.labels)) == 0
         if weightless.any():
             label = show_labels(self.labels[weightless])

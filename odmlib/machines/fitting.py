@@ -81,9 +81,7 @@ class _Linear:
     def __init__(self, machine: Machine, problem: Problem, formula: KernelFormula, start: Start | None):
         self.machine, self.problem, self.bias, self.start = machine, problem, formula.bias, start
         self.dataset = problem.rows
-        self.columns = np.arange(
-            min(self.dataset.n_features, self.dataset.n_nonzeros + 1), dtype=np.int32
-        )
+        self.columns = np.arange(min(self.dataset.n_features, self.dataset.n_nonzeros + 1), dtype=np.int32)
         if self.dataset.n_features > len(self.columns):  # more columns than values: most are empty
             self.columns = self.dataset.used_columns()
             self.dataset = self.dataset.on_columns(self.columns)

@@ -33,7 +33,7 @@ STATUSES = (CONVERGED, MAX_ITER, TIME_LIMIT, STOPPED, STALLED)  # from good to b
 
 
 def train(X: Any, y: Any, **options: Any) -> Model:
-    settings = _settings(options)
+    settings = make_settings(options)
     problem = Problem.from_arrays(X, y, settings.sample_weight, settings.class_weight)
     model = train_problem(problem, settings)
     if model.report["status"] != CONVERGED:
@@ -74,6 +74,10 @@ def train_problem(problem: Problem, options: TrainOptions) -> Model:
         training_margins=fit.margins,
     )
     model.report.update(_report(model, problem, options, fit, time.perf_counter() - started))
+    if options.probability:
+        from odmlib.selection.probabilities import with_probabilities
+
+        model = with_probabilities(model, problem, options)
     return model
 
 
@@ -117,7 +121,7 @@ def convergence_message(report: dict[str, Any], tol: float) -> str:
     )
 
 
-def _settings(options: dict[str, Any]) -> TrainOptions:
+def make_settings(options: dict[str, Any]) -> TrainOptions:
     known = [option.name for option in option_fields()]
     for name in options:
         if name not in known:

@@ -79,6 +79,34 @@ class Model:
             found[part] = winners(self.scheme, scores, self.n_classes)
         return found
 
+    def predict_proba(self, X: Any, threads: int | None = None) -> Floats:
+        """The probability of every label, in the order of `labels`, for every row; the largest belongs to the
+        predicted label. The model must have been trained with probability=True."""
+        self.require_probabilities()
+        rows, n_threads = self._fitting(X), resolve_threads(threads)
+        step = max(1, BLOCK_SCORES // self.n_outputs)
+        result = np.empty((rows.n_rows, self.n_classes))
+        for begin in range(0, rows.n_rows, step):
+            part = np.arange(begin, min(begin + step, rows.n_rows))
+            result[part] = self.probabilities_for(self.function.scores(rows.take(part), n_threads))
+        return result
+
+    def probabilities_for(self, scores: Floats) -> Floats:
+        """The probabilities that belong to decision values."""
+        from odmlib.model.probability import class_probabilities
+
+        self.require_probabilities()
+        slopes, offsets = (np.array(self.extras[f"probability_{name}"]) for name in ("slopes", "offsets"))
+        scores = scores.reshape(-1, self.n_outputs)
+        places = self.positions_for(scores)
+        return class_probabilities(self.scheme, scores, slopes, offsets, places, self.n_classes)
+
+    def require_probabilities(self) -> None:
+        if "probability_slopes" not in self.extras:
+            raise ParameterError(
+                "the model holds no probabilities; train it with odm-train -b 1 (in Python: probability=True)"
+            )
+
     def labels_for(self, scores: Floats) -> NDArray:
         """The labels that belong to decision values."""
         return self.labels[self.positions_for(scores)]

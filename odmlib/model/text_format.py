@@ -127,7 +127,10 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
     for name in ("primal", "dual", "gap"):
         yield name, _number_text(report[name])
     for name, value in report["margin"].items():
-        yield f"margin_{name}", _numbers_text(value.values()) if isinstance(value, dict) else _number_text(value)
+        yield (
+            f"margin_{name}",
+            _numbers_text(value.values()) if isinstance(value, dict) else _number_text(value),
+        )
     yield "seed", report["seed"]
     for key, numbers in model.extras.items():
         yield key, _numbers_text(numbers)

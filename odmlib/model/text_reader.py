@@ -68,7 +68,9 @@ class ModelReader:
             if key in self.fields:
                 raise self.fault(f"'{key}' stands twice, first in line {self.fields[key][1]}", line_number)
             self.fields[key] = (value.strip(), line_number)
-        raise self.fault("the file ends inside the header (cut off?): no line 'SV', 'coefficients' or 'w'", line_number)
+        raise self.fault(
+            "the file ends inside the header (cut off?): no line 'SV', 'coefficients' or 'w'", line_number
+        )
 
     def take(self, key: str, convert: Callable[[str], Any], expected: str) -> Any:
         """A header field, converted; it must be there."""
@@ -99,7 +101,9 @@ class ModelReader:
             raise self.fault(f"labels: expected two or more different labels, found {show_labels(labels)}")
         outputs = n_outputs(scheme, len(labels))
         if outputs > max(FREE_OUTPUTS, len(self.text)):
-            raise self.fault(f"labels: {len(labels)} classes make {outputs} outputs, more than the file can hold")
+            raise self.fault(
+                f"labels: {len(labels)} classes make {outputs} outputs, more than the file can hold"
+            )
         n_features = self.take("features", _whole(MAX_FEATURES), f"a whole number up to {MAX_FEATURES}")
         zero_based = self.take("zero_based", _one_of(("0", "1")), "0 or 1") == "1"
         report = self._report(machine, formula, parameters, scheme, labels, n_features, tool)
@@ -110,6 +114,8 @@ class ModelReader:
             numbers = self.take_if_there(key, partial(read_extra, count=count), f"{count} numbers", None)
             if numbers is not None:
                 extras[key] = numbers
+        if len({key in extras for key in ("probability_slopes", "probability_offsets")}) > 1:
+            raise self.fault("probability_slopes and probability_offsets belong together; one is missing")
         if self.fields:
             key, (_, line) = next(iter(self.fields.items()))
             raise self.fault(f"unknown key '{key[:60]}'", line)
