@@ -1,4 +1,4 @@
-"""The names of machines, kernels and class schemes; LIBSVM's number for one is its position. Light: no imports."""
+"""Names of machines, kernels and more; LIBSVM's number for one is its position. Light: no imports at all."""
 
 MACHINES = ("svm", "odml", "odm", "mcodm", "kmomd", "ssodm", "sodm")
 READY_MACHINES = ("odm",)  # those that this version can train and load

@@ -76,8 +76,8 @@ def make_parser() -> ToolParser:
     )
     parser.switch(
         "--scores",
-        help="each line is the label, then the decision values in full precision: one for two classes (positive: "
-        "the first label), one per class (one-vs-rest) or per pair of classes (one-vs-one) for more",
+        help="each line is the label, then the decision values in full precision: one for two classes "
+        "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more",
     )
     parser.option(
         "-j", "--threads", type=positive_whole_number, metavar="N", help="threads (default: all cores)"

@@ -1,9 +1,9 @@
 """What a binary machine is to the trainer: its parameters, and how it solves one task on prepared data.
 
-A task is one problem of two sides: rows of the data with signs and weights. The class schemes (tasks.py) make
-tasks out of any number of classes; fitting.py prepares the data once, has the tasks solved and puts the decision
-function together. Most machines are a MarginLoss with a cost per row and inherit everything else; one with a
-solver of its own overrides `solve_kernel` (and `solve_linear`, or says `linear_solver = False`).
+A task is one problem of two sides: rows of the data with signs and weights. The class schemes (tasks.py)
+make tasks out of any number of classes; fitting.py prepares the data once, has the tasks solved and puts the
+decision function together. Most machines are a MarginLoss with a cost per row and inherit everything else;
+one with a solver of its own overrides `solve_kernel` (and `solve_linear`, or says `linear_solver = False`).
 """
 
 from __future__ import annotations

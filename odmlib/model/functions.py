@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
@@ -24,7 +24,10 @@ BLOCK_WEIGHTS = 1 << 22  # weights that are held dense at a time: 32 MB
 
 
 def weighted_sums(rows: Dataset, columns: NDArray[np.int32], terms: Dataset, threads: int) -> Floats:
-    """Sums over ascending columns of weight x_column, (rows x outputs); a huge column number costs no memory."""
+    """Sums over ascending columns of weight x_column: (rows x outputs).
+
+    A huge column number costs no memory.
+    """
     from odmlib._core.rows import Rows
 
     if rows.n_features <= max(DENSE_COLUMNS, rows.n_nonzeros):
@@ -53,7 +56,7 @@ def weighted_sums(rows: Dataset, columns: NDArray[np.int32], terms: Dataset, thr
     return sums
 
 
-def as_terms(values: Dataset | Any, n: int) -> Dataset:
+def as_terms(values: Dataset | ArrayLike, n: int) -> Dataset:
     """Numbers of n columns or vectors as sparse rows; an array of one dimension is one output."""
     if isinstance(values, Dataset):
         return values
@@ -61,7 +64,13 @@ def as_terms(values: Dataset | Any, n: int) -> Dataset:
     return Dataset.from_any(array.reshape(n, -1) if array.ndim == 2 else array.reshape(n, 1))
 
 
-def _offsets(given: Any, n_outputs: int) -> Floats:
+def _set(function: Function, **fields: Any) -> None:
+    """Fill in a frozen object."""
+    for name, value in fields.items():
+        object.__setattr__(function, name, value)
+
+
+def _offsets(given: ArrayLike | None, n_outputs: int) -> Floats:
     return np.zeros(n_outputs) if given is None else np.array(given, dtype=np.float64).reshape(n_outputs)
 
 
@@ -71,7 +80,7 @@ def _one_output(terms: Dataset, output: int) -> tuple[NDArray[np.int64], Floats]
     return terms.row_of_each()[found], np.array(terms.values[found])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class LinearFunction:
     """f(x) = sum over columns of weight x_column + bias bias_weight - offset; other columns weigh nothing.
 
@@ -82,14 +91,19 @@ class LinearFunction:
     terms: Dataset
     bias: float
     bias_weights: Floats  # one per output
-    offsets: Floats = None  # type: ignore[assignment]
+    offsets: Floats
 
-    def __post_init__(self) -> None:
-        terms = as_terms(self.terms, len(self.columns))
-        object.__setattr__(self, "terms", terms)
-        weights = np.array(self.bias_weights, dtype=np.float64).reshape(terms.n_features)
-        object.__setattr__(self, "bias_weights", weights)
-        object.__setattr__(self, "offsets", _offsets(self.offsets, terms.n_features))
+    def __init__(
+        self,
+        columns: NDArray[np.int32],
+        terms: Dataset | ArrayLike,
+        bias: float,
+        bias_weights: ArrayLike,
+        offsets: ArrayLike | None = None,
+    ):
+        _set(self, columns=columns, terms=as_terms(terms, len(columns)), bias=bias)
+        _set(self, bias_weights=np.array(bias_weights, dtype=np.float64).reshape(self.n_outputs))
+        _set(self, offsets=_offsets(offsets, self.n_outputs))
 
     @property
     def n_outputs(self) -> int:
@@ -111,7 +125,7 @@ class LinearFunction:
         return LinearFunction(self.columns[rows], weights, self.bias, bias_weight, offset)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class KernelFunction:
     """f(x) = sum over support vectors of coefficient k(x, vector) - offset.
 
@@ -121,11 +135,17 @@ class KernelFunction:
     formula: KernelFormula
     vectors: Dataset
     terms: Dataset
-    offsets: Floats = None  # type: ignore[assignment]
+    offsets: Floats
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "terms", as_terms(self.terms, self.vectors.n_rows))
-        object.__setattr__(self, "offsets", _offsets(self.offsets, self.terms.n_features))
+    def __init__(
+        self,
+        formula: KernelFormula,
+        vectors: Dataset,
+        terms: Dataset | ArrayLike,
+        offsets: ArrayLike | None = None,
+    ):
+        _set(self, formula=formula, vectors=vectors, terms=as_terms(terms, vectors.n_rows))
+        _set(self, offsets=_offsets(offsets, self.n_outputs))
 
     @property
     def n_outputs(self) -> int:
@@ -151,7 +171,7 @@ class KernelFunction:
         return KernelFunction(self.formula, self.vectors.take(rows), coefficients, self.offsets[place])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class PrecomputedFunction:
     """f = sum over support vectors of coefficient (K[x, serial] + bias^2) - offset; serials count from 1.
 
@@ -161,11 +181,17 @@ class PrecomputedFunction:
     serials: NDArray[np.int64]
     terms: Dataset
     bias: float
-    offsets: Floats = None  # type: ignore[assignment]
+    offsets: Floats
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "terms", as_terms(self.terms, len(self.serials)))
-        object.__setattr__(self, "offsets", _offsets(self.offsets, self.terms.n_features))
+    def __init__(
+        self,
+        serials: NDArray[np.int64],
+        terms: Dataset | ArrayLike,
+        bias: float,
+        offsets: ArrayLike | None = None,
+    ):
+        _set(self, serials=serials, terms=as_terms(terms, len(serials)), bias=bias)
+        _set(self, offsets=_offsets(offsets, self.n_outputs))
 
     @property
     def n_outputs(self) -> int:

@@ -1,14 +1,14 @@
 """How outputs of a decision function make a label, for any number k of classes.
 
     binary  one output, positive for the first of two labels
-    ovo     one-vs-one: an output per pair of classes, in LIBSVM's order (1,2) (1,3) ... (2,3) ...; positive is a
-            vote for the earlier label, the label with most votes wins, the earlier one where votes are equal
+    ovo     one-vs-one: an output per pair of classes, in LIBSVM's order (1,2) (1,3) ... (2,3) ...; positive
+            is a vote for the earlier label; most votes win, the earlier label where they are equal
     ovr     one-vs-rest: an output per class, the largest wins, the earlier label where they are equal
     joint   as ovr, but trained as one machine
 
-The margin of a row says by how much its own class wins: binary y f; ovr and joint the output of its class less
-the largest other one; ovo the smallest of its class's outputs against each other class, so that a positive
-margin means that the class won all its duels (a row with a negative one can still win by votes).
+The margin of a row says by how much its own class wins: binary y f; ovr and joint the output of its class
+less the largest other one; ovo the smallest of its class's outputs against each other class, so that a
+positive margin means that the class won all its duels (a row with a negative one can still win by votes).
 """
 
 from __future__ import annotations

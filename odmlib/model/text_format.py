@@ -10,8 +10,8 @@
     ...                      w: `column 1:weight`, columns ascending from 1; column 0 is the bias feature's
     end
 
-Models of several outputs (key `scheme`, model/schemes.py) have `column 1:weight 2:weight ...` with a weight per
-output, or a section of coefficients before the vectors; an output without an entry has 0:
+Models of several outputs (key `scheme`, model/schemes.py) have `column 1:weight 2:weight ...` with a weight
+per output, or a section of coefficients before the vectors; an output without an entry has 0:
 
     coefficients
     1 1:0.5 3:-0.25          number of the vector, then output:coefficient
@@ -19,9 +19,10 @@ output, or a section of coefficients before the vectors; an output without an en
     SV
     1 1:0.25 3:-1            number of the vector, then the vector
 
-Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing), margin_quantiles, and
-those of model/extras.py. Numbers are written so that they read back exactly. Counts in the header are only compared
-with what the file holds; no memory is taken on their word. Nothing in the file depends on the clock or on threads.
+Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing),
+margin_quantiles, and those of model/extras.py. Numbers are written so that they read back exactly. Counts in
+the header are only compared with what the file holds; no memory is taken on their word. Nothing in the file
+depends on the clock or on threads.
 """
 
 from __future__ import annotations
