@@ -102,7 +102,7 @@ def make_parser() -> ToolParser:
     parser.option("-v", type=whole_number, metavar="N", help="N-fold cross-validation; writes no model")
     parser.switch(
         "--loo",
-        help="leave-one-out accuracy from one fit, with the paper's bound; writes a model only if one is named",
+        help="leave-one-out accuracy from one fit, and the paper's bound; a model is written only if named",
     )
     parser.option("--features", type=positive_whole_number, metavar="N", help="number of features")
     parser.switch("--zero-based", help="feature indices in the file count from 0")

@@ -71,8 +71,8 @@ def leave_one_out(X: Any, y: Any, **options: Any) -> LeaveOneOut:
 def check_machine(options: TrainOptions) -> None:
     if options.machine not in LEAVE_ONE_OUT_MACHINES:
         raise ParameterError(
-            f"leave-one-out from one fit is for {', '.join(LEAVE_ONE_OUT_MACHINES)} only (nu = theta = 0: the SVM with "
-            f"squared loss); cross-validate machine {options.machine} (-v)"
+            f"leave-one-out from one fit is for machine {', '.join(LEAVE_ONE_OUT_MACHINES)} (nu = theta = 0: "
+            f"the SVM with squared loss), found {options.machine}; cross-validate instead (-v)"
         )
 
 

@@ -1,7 +1,7 @@
 """Probabilities for a trained model, from scores of rows that did not take part: -b 1.
 
-The scores are those of leave-one-out (leave_one_out.py) where one fit gives them and the memory allows it; they
-are scores of very nearly the machine to be calibrated. Otherwise they come from 5-fold cross-validation with
+The scores are those of leave-one-out (leave_one_out.py) where one fit gives them and the memory allows it:
+scores of very nearly the machine to be calibrated. Otherwise they come from 5-fold cross-validation with
 folds that the seed decides. Rows count by row weight x class weight, as in training.
 """
 
@@ -49,7 +49,7 @@ def with_probabilities(model: Model, problem: Problem, options: TrainOptions) ->
 
 
 def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tuple[Floats, str]:
-    """Scores (rows x outputs) by machines that did not see the row, NaN where there is none; and how they were got."""
+    """Scores (rows x outputs) by machines that did not see the row (NaN: none known), and their source."""
     try:
         scores = leave_one_out_of(model, problem, options).scores
         return scores.reshape(-1, model.n_outputs), "leave-one-out"
