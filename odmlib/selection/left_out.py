@@ -29,7 +29,7 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import BandLoss
-from odmlib.solvers.inverse import BLOCK, inverse_diagonal, inverse_factor, inverse_product
+from odmlib.solvers.inverse import inverse_bytes, inverse_diagonal, inverse_factor, inverse_product
 
 Floats = NDArray[np.float64]
 
@@ -90,18 +90,18 @@ def left_out_margins(
     else:
         if formula.name == "precomputed":
             part = part.on_columns(outside.astype(np.int32))
-        left_out, weighed = _dual(_kernel_matrix(part, formula, shift, threads), y, c, b)
+        left_out, weighed = _dual(_kernel_matrix(part, formula, shift, threads), y, c, b, threads)
     result[outside] = left_out
     sides = int(np.count_nonzero(b < 1)) - int(np.count_nonzero(b > 1))
     bound = float(weighed.sum()) + loss.theta * sides
     return LeftOut(result, bound)
 
 
-def _dual(matrix: Floats, y: Floats, c: Floats, b: Floats) -> tuple[Floats, Floats]:
+def _dual(matrix: Floats, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[Floats, Floats]:
     """Margins of left-out rows, and |a_i| (k_ii + 1/c_i), from K_SS, which is overwritten."""
     matrix.flat[:: len(matrix) + 1] += 1 / c
     diagonal = matrix.diagonal().copy()
-    if not inverse_factor(matrix):
+    if not inverse_factor(matrix, threads):
         raise ParameterError(
             "leave-one-out: the kernel matrix of the rows outside the band is not positive definite to the "
             "machine; lower C (-c) or scale the features"
@@ -114,7 +114,7 @@ def _primal(rows: Rows, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[
     """The same for a linear machine, from d x d sums."""
     hessian = rows.gram(c, threads)
     hessian.flat[:: len(hessian) + 1] += 1.0
-    if not inverse_factor(hessian):
+    if not inverse_factor(hessian, threads):
         raise ParameterError(
             "leave-one-out: the sums of products of features are not positive definite to the machine; "
             "lower C (-c) or scale the features"
@@ -144,11 +144,11 @@ def _kernel_matrix(part: Dataset, formula: KernelFormula, shift: float, threads:
 
 
 def _bytes_dual(n: int) -> int:
-    return 8 * n * (n + 2 * BLOCK)
+    return inverse_bytes(n)
 
 
 def _bytes_primal(d: int) -> int:
-    return 8 * d * (3 * d + 2 * BLOCK)  # Rows.gram holds three copies for a moment
+    return inverse_bytes(d) + 16 * d * d  # Rows.gram holds three copies for a moment
 
 
 def _megabytes(n_bytes: int) -> int:

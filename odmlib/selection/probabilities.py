@@ -51,11 +51,12 @@ def with_probabilities(model: Model, problem: Problem, options: TrainOptions) ->
 def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tuple[Floats, str]:
     """Scores (rows x outputs) by machines that did not see the row (NaN: none known), and their source."""
     try:
-        scores = leave_one_out_of(model, problem, options).scores
-        return scores.reshape(-1, model.n_outputs), "leave-one-out"
+        result = leave_one_out_of(model, problem, options)
     except ParameterError:  # another machine, too large, or too ill-conditioned
         n_folds = min(FOLDS, problem.rows.n_rows)
         return cross_scores(problem, options, n_folds, model.scheme), f"{n_folds}-fold cross-validation"
+    model.report["leave_one_out"] = result.report()
+    return result.scores.reshape(-1, model.n_outputs), "leave-one-out"
 
 
 def fit_scheme(scheme: str, problem: Problem, scores: Floats) -> tuple[Floats, Floats]:
