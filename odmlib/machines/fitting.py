@@ -16,18 +16,26 @@ from numpy.typing import NDArray
 from odmlib._core.rows import Rows
 from odmlib.data.dataset import Dataset, from_entries
 from odmlib.data.problem import Problem
+from odmlib.kernels.cache import RowCache, bytes_for_all
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
+from odmlib.kernels.shift import needed_shift
 from odmlib.machines.machine import Effort, Machine, Task
+from odmlib.machines.running import TaskRun
 from odmlib.machines.starting import Start
 from odmlib.machines.tasks import TrainingMargins, make_tasks
 from odmlib.model.functions import Function, KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
+from odmlib.model.schemes import n_outputs
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import Control, SolverResult
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
+
+FETCH_VALUES = 5e7  # kernel values computed between two looks at the clock
+WORTHWHILE_ROWS = 200  # of a kernel task: from here on it pays to work on several at a time
+WORTHWHILE_VALUES = 20_000  # of a linear one
 
 
 @dataclass
@@ -59,33 +67,79 @@ def fit_classes(
         scheme = options.multiclass or machine.default_scheme(formula.name)
     start = None if init is None else Start(init, problem, scheme)
     linear = formula.name == "linear" and machine.linear_solver
-    data = (_Linear if linear else _Kernel)(machine, problem, formula, start)
+    data = (_Linear if linear else _Kernel)(machine, problem, formula, scheme, start)
+    memory = data.memory(control)
     margins = TrainingMargins(scheme, problem.rows.n_rows)
-    results, sides, parts = [], [], []
-    for task in make_tasks(problem, scheme):
-        result = data.solve(task, Effort(control, options.n_threads, options.cache_bytes))
+    outcomes: dict[int, _Outcome] = {}
+
+    def solve(task: Task, control: Control, threads: int) -> SolverResult:
+        cache_bytes = min(options.cache_bytes, memory.need(task))
+        return data.solve(task, Effort(control, threads, cache_bytes, memory.cache))
+
+    def keep(task: Task, result: SolverResult) -> None:
+        """Take what the model needs out of a result, before the next ones come."""
         assert result.margins is not None
         margins.add(task, result.margins)
-        parts.append(data.part(task, result))
+        part = data.part(task, result)
         result.weights = result.duals = result.margins = None
-        results.append(result)
-        sides.append(task.sides)
+        outcomes[task.output] = _Outcome(task.sides, result, part)
+
+    n_tasks = n_outputs(scheme, len(problem.labels))
+    TaskRun(control, n_tasks).run(
+        make_tasks(problem, scheme),
+        solve,
+        keep,
+        threads=options.n_threads,
+        side_by_side=data.worth_a_thread() and (memory.cache is None or memory.cache.frozen),
+        budget=options.cache_bytes,
+        need=lambda task: 0 if memory.cache is not None else memory.need(task),
+    )
+    ordered = [outcomes[output] for output in range(n_tasks)]
+    results = [outcome.result for outcome in ordered]
     offsets = np.array([result.offset for result in results])
-    function = data.function(parts, offsets)
-    return Fit(scheme, function, results, sides, margins.result(), machine.parameters())
+    function = data.function([outcome.part for outcome in ordered], offsets)
+    sides = [outcome.sides for outcome in ordered]
+    shifts = [result.details["shift"] for result in results if "shift" in result.details]
+    details = {"shift": max(shifts)} if shifts else {}
+    return Fit(scheme, function, results, sides, margins.result(), machine.parameters(), details)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    sides: tuple[int, int | None]
+    result: SolverResult
+    part: tuple[Places, Floats]
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Bytes that a task wants for kernel rows of its own, or a cache that all tasks share."""
+
+    need: Callable[[Task], int]
+    cache: RowCache | None = None
 
 
 class _Linear:
     """Sparse rows, on the columns that hold values where most columns are empty."""
 
-    def __init__(self, machine: Machine, problem: Problem, formula: KernelFormula, start: Start | None):
+    def __init__(
+        self, machine: Machine, problem: Problem, formula: KernelFormula, scheme: str, start: Start | None
+    ):
         self.machine, self.problem, self.bias, self.start = machine, problem, formula.bias, start
+        self.scheme = scheme
         self.dataset = problem.rows
         self.columns = np.arange(min(self.dataset.n_features, self.dataset.n_nonzeros + 1), dtype=np.int32)
         if self.dataset.n_features > len(self.columns):  # more columns than values: most are empty
             self.columns = self.dataset.used_columns()
             self.dataset = self.dataset.on_columns(self.columns)
         self.rows = Rows(self.dataset, self.bias)
+
+    def worth_a_thread(self) -> bool:
+        """Whether an average task is more than the Python around it, which runs in one thread at a time."""
+        return self.dataset.n_nonzeros * _task_share(self.problem, self.scheme) >= WORTHWHILE_VALUES
+
+    def memory(self, control: Control) -> _Memory:
+        return _Memory(lambda task: 0)
 
     def solve(self, task: Task, effort: Effort) -> SolverResult:
         rows = self.rows if task.rows is None else Rows(self.dataset.take(task.rows), self.bias)
@@ -112,19 +166,53 @@ class _Linear:
 
 
 class _Kernel:
-    """A kernel between all rows, made positive semidefinite where it is not."""
+    """A kernel between all rows, made positive semidefinite where it is not (one-vs-one: pair by pair)."""
 
-    def __init__(self, machine: Machine, problem: Problem, formula: KernelFormula, start: Start | None):
-        from odmlib.kernels.shift import needed_shift
-
+    def __init__(
+        self, machine: Machine, problem: Problem, formula: KernelFormula, scheme: str, start: Start | None
+    ):
+        self.scheme = scheme
         self.machine, self.problem, self.formula, self.start = machine, problem, formula, start
         options, rows = machine.options, problem.rows
         self.precomputed = formula.name == "precomputed"
         self.kernel = Kernel(formula, rows.to_dense() if self.precomputed else rows, options.n_threads)
-        self.kernel.shift_diagonal(needed_shift(self.kernel, options.seed))
+        # a part of a positive semidefinite matrix is one too
+        self.shift = needed_shift(self.kernel, options.seed)
+        if scheme != "ovo":
+            self.kernel.shift_diagonal(self.shift)
+
+    def worth_a_thread(self) -> bool:
+        """Whether an average task is more than the Python around it, which runs in one thread at a time."""
+        return self.problem.rows.n_rows * _task_share(self.problem, self.scheme) >= WORTHWHILE_ROWS
+
+    def memory(self, control: Control) -> _Memory:
+        """One-vs-rest tasks want the same rows: all of them computed once where they fit, else a cache that
+        one task leaves to the next. One-vs-one tasks have rows of their own, short ones."""
+        budget, n_rows = self.machine.options.cache_bytes, self.problem.rows.n_rows
+        if self.scheme == "binary":
+            return _Memory(lambda task: budget)
+        wide = self.machine.wants_wide_rows(self.kernel, self.problem.weights)
+        own = _Memory(lambda task: bytes_for_all(len(task.signs), wide))
+        if self.scheme != "ovr" or not self.machine.shares_cache:
+            return own
+        cache = RowCache(self.kernel, budget, wide)
+        if cache.capacity < n_rows:
+            return _Memory(lambda task: budget, cache)
+        step = max(64, int(FETCH_VALUES / n_rows))
+        for begin in range(0, n_rows, step):
+            cache.fill(np.arange(begin, min(begin + step, n_rows)))
+            if control.out_of_time() is not None:
+                return own  # the tasks will notice too
+        cache.freeze()
+        return _Memory(own.need, cache)
 
     def solve(self, task: Task, effort: Effort) -> SolverResult:
-        kernel = self.kernel if task.rows is None else self.kernel.restricted(task.rows)
+        kernel = self.kernel
+        if task.rows is not None:
+            kernel = kernel.restricted(task.rows)
+            kernel.threads = effort.threads
+            if self.shift:
+                kernel.shift_diagonal(needed_shift(kernel, self.machine.options.seed))
         duals = None
         if self.start is not None:
             margins = self.start.margins(task, self.problem.rows, effort.threads)
@@ -154,7 +242,7 @@ class _Kernel:
 
     def _linear_function(self, terms: Dataset, offsets: Floats) -> LinearFunction:
         """The weights of a linear kernel's expansion: w = sum_i coefficient_i x_i."""
-        data = _Linear(self.machine, self.problem, self.formula, None)
+        data = _Linear(self.machine, self.problem, self.formula, self.scheme, None)
         parts = []
         for output in range(terms.n_features):
             coefficients = np.zeros(terms.n_rows)
@@ -165,6 +253,11 @@ class _Kernel:
         function = data.function(parts, offsets)
         assert isinstance(function, LinearFunction)
         return function
+
+
+def _task_share(problem: Problem, scheme: str) -> float:
+    """The part of the data that an average task has."""
+    return 2 / len(problem.labels) if scheme == "ovo" else 1.0
 
 
 def _entries(parts: list[tuple[Places, Floats]], n_rows: int) -> Dataset:

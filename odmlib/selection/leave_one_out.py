@@ -7,6 +7,7 @@ row belongs to; the other outputs do not change when it is left out.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from odmlib.errors import ConvergenceWarning, ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.kernels.shift import needed_shift, surely_positive
+from odmlib.machines.machine import Task
 from odmlib.machines.odm import Odm
 from odmlib.machines.tasks import make_tasks
 from odmlib.machines.training import convergence_message, make_settings, train_problem
@@ -81,7 +83,7 @@ def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> L
     check_machine(options)
     machine = Odm(options, problem.total_weight)
     scores = model.function.scores(problem.rows, options.n_threads)
-    shift = _shift(problem, model.formula, options)
+    shift_of = _shifts(problem, model.formula, options)
     bound = 0.0
     for task in make_tasks(problem, model.scheme):
         rows = slice(None) if task.rows is None else task.rows
@@ -96,7 +98,7 @@ def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> L
             machine.loss(),
             task.signs * scores[rows, task.output],
             max_bytes=options.cache_bytes,
-            shift=shift,
+            shift=shift_of(task),
             threads=options.n_threads,
         )
         scores[rows, task.output] = task.signs * found.margins
@@ -107,9 +109,17 @@ def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> L
     return LeaveOneOut(model, shaped, model.labels[places], errors, 1 - errors / len(places), bound)
 
 
-def _shift(problem: Problem, formula: KernelFormula, options: TrainOptions) -> float:
-    """What training added to the diagonal."""
+def _shifts(problem: Problem, formula: KernelFormula, options: TrainOptions) -> Callable[[Task], float]:
+    """What training added to the diagonal of a task's kernel, found as machines/fitting.py finds it."""
     if surely_positive(formula):
-        return 0.0
+        return lambda task: 0.0
     rows = problem.rows.to_dense() if formula.name == "precomputed" else problem.rows
-    return needed_shift(Kernel(formula, rows, options.n_threads), options.seed)
+    kernel = Kernel(formula, rows, options.n_threads)
+    whole = needed_shift(kernel, options.seed)
+
+    def shift_of(task: Task) -> float:
+        if task.rows is None or whole == 0:
+            return whole
+        return needed_shift(kernel.restricted(task.rows), options.seed)
+
+    return shift_of
