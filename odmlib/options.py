@@ -18,6 +18,7 @@ from typing import Any
 from odmlib._core.threads import MAX_THREADS, resolve_threads
 from odmlib.errors import ParameterError
 from odmlib.names import KERNELS, MACHINES, READY_MACHINES
+from odmlib.parameters import MAX_DEGREE
 
 SOLVERS = {  # per kind of kernel
     "linear": ("auto", "newton", "dcd", "svrg"),
@@ -25,7 +26,6 @@ SOLVERS = {  # per kind of kernel
 }
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
-MAX_DEGREE = 100
 
 
 def _option(

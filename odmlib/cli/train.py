@@ -177,9 +177,7 @@ def check_files(arguments: argparse.Namespace) -> None:
         if arguments.model_file is not None:
             raise UsageError(f"-v writes no model, but a model file is named: {arguments.model_file}")
         return
-    if arguments.model_file is None and arguments.loo:
-        return  # the estimate is all that is wanted
-    if arguments.model_file is None:
+    if arguments.model_file is None and not arguments.loo:  # which may want nothing but the estimate
         if arguments.training_set_file == "-":
             raise UsageError("name a model file when the training set comes from standard input")
         arguments.model_file = os.path.basename(arguments.training_set_file) + ".model"
@@ -233,7 +231,9 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         if estimate:
             print(
                 estimate,
-                file=sys.stderr if "-" in (arguments.json, arguments.model_file) else sys.stdout,
+                file=sys.stderr
+                if "-" in (arguments.json, arguments.model_file, arguments.margins)
+                else sys.stdout,
                 flush=True,
             )
         started = time.perf_counter()

@@ -21,15 +21,15 @@ from odmlib.kernels.formula import KernelFormula
 from odmlib.machines.fitting import Fit, fit_classes
 from odmlib.machines.odm import Odm
 from odmlib.model.model import Model
+from odmlib.names import STATUSES
 from odmlib.options import TrainOptions, option_fields
 from odmlib.selection.margins import margin_summary
-from odmlib.solvers.control import CONVERGED, MAX_ITER, STALLED, STOPPED, TIME_LIMIT, Control
+from odmlib.solvers.control import CONVERGED, Control
 
 # machine: (problem, formula, options, control, model to start from) -> Fit
 FITTERS: dict[str, Callable[[Problem, KernelFormula, TrainOptions, Control, Model | None], Fit]] = {
     "odm": partial(fit_classes, Odm),
 }
-STATUSES = (CONVERGED, MAX_ITER, TIME_LIMIT, STOPPED, STALLED)  # from good to bad
 
 
 def train(X: Any, y: Any, **options: Any) -> Model:
