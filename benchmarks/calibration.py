@@ -148,7 +148,7 @@ def main() -> int:
         for program, run in PROGRAMS.items():
             results = []
             for inside, outside in parts:
-                gamma = 1 / (X.shape[1] * X[inside].var())
+                gamma = float(1 / (X.shape[1] * X[inside].var()))
                 started = time.perf_counter()
                 labels, p, predicted = run(X[inside], y[inside], X[outside], gamma)
                 seconds = time.perf_counter() - started
