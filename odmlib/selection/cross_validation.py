@@ -100,7 +100,9 @@ def _trained_folds(problem: Problem, options: TrainOptions, n_folds: int) -> Ite
     # gamma and lambda are those of the whole set: each fold tests the machine that all rows would train
     C, _ = options.weights_for(problem.total_weight)
     gamma = kernel_formula(problem.rows, options).gamma
-    options = dataclasses.replace(options, C=C, lambda_=None, gamma=gamma, probability=False)
+    options = dataclasses.replace(options, gamma=gamma, probability=False)
+    if options.machine != "kmomd":  # whose lambda does not depend on the number of rows
+        options = dataclasses.replace(options, C=C, lambda_=None)
     for fold in range(n_folds):
         inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         present = np.unique(problem.codes[inside][problem.weights[inside] > 0])
