@@ -1,6 +1,6 @@
-"""Quality of probabilities side by side with scikit-learn and LIBSVM on real sets.
+"""Quality of probabilities side by side with scikit-learn on real sets.
 
-    python -m benchmarks.calibration [--sets german.numer,splice] [--repeats 3] [--rows 2000]
+    python -m benchmarks.calibration [--sets german.numer,splice] [--repeats 3] [--rows 1500]
 
 Each set is scaled to [0, 1], split at random into a training part (two thirds, at most --rows rows) and a
 test part, --repeats times; every program gets the same parts and the same RBF kernel, gamma = 1/(features x
@@ -11,7 +11,6 @@ and seconds for training with probabilities.
     odm, 5 folds         ours, forced to cross-validated scores
     sklearn on odm       CalibratedClassifierCV(sigmoid, cv=5, ensemble=False) around our decision function
     sklearn on SVC       the same around scikit-learn's SVC at C = 1
-    libsvm -b 1          LIBSVM's C-SVC with its own probabilities
 """
 
 from __future__ import annotations
@@ -100,20 +99,11 @@ def run_sklearn_on_svc(X, y, X_test, gamma):
     return calibrated(SVC(C=1.0, gamma=gamma), X, y, X_test)
 
 
-def run_libsvm(X, y, X_test, gamma):
-    from libsvm import svmutil
-
-    model = svmutil.svm_train(y.astype(float), X, f"-q -b 1 -g {gamma!r}")
-    predicted, _, p = svmutil.svm_predict([], X_test, model, "-q -b 1")
-    return np.array(model.get_labels()), np.array(p), np.array(predicted)
-
-
 PROGRAMS = {
     "odm -b 1": run_odm,
     "odm, 5 folds": run_odm_folds,
     "sklearn on odm": run_sklearn_on_odm,
     "sklearn on SVC": run_sklearn_on_svc,
-    "libsvm -b 1": run_libsvm,
 }
 
 
@@ -130,7 +120,7 @@ def main() -> int:
     )
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--rows", type=int, default=1500)
     args = parser.parse_args()
     print(f"{'set':<15} {'program':<15} {'log-loss':>9} {'Brier':>8} {'accuracy':>9} {'seconds':>8}")
     for name in args.sets.split(","):
