@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from odmlib.machines.training import train
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
+    from odmlib.selection.leave_one_out import LeaveOneOut, leave_one_out
 
 # where each public name lives: imported at first use, so that the tools start fast
 _HOMES = {
@@ -36,6 +37,8 @@ _HOMES = {
     "train": "odmlib.machines.training",
     "Model": "odmlib.model.model",
     "load_model": "odmlib.model.text_format",
+    "leave_one_out": "odmlib.selection.leave_one_out",
+    "LeaveOneOut": "odmlib.selection.leave_one_out",
     "OdmError": "odmlib.errors",
     "ParameterError": "odmlib.errors",
     "DataFormatError": "odmlib.errors",
@@ -48,12 +51,14 @@ __all__ = [
     "ConvergenceWarning",
     "DataFormatError",
     "Dataset",
+    "LeaveOneOut",
     "Model",
     "ModelFormatError",
     "OdmError",
     "ParameterError",
     "RangeFormatError",
     "__version__",
+    "leave_one_out",
     "load_model",
     "read_data",
     "train",

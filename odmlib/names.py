@@ -2,6 +2,8 @@
 
 MACHINES = ("svm", "odml", "odm", "mcodm", "kmomd", "ssodm", "sodm")
 READY_MACHINES = ("svm", "odml", "odm")  # those that this version can train and load
+LEAVE_ONE_OUT_MACHINES = ("odm",)  # whose loss is a band: selection/left_out.py
+STATUSES = ("converged", "max_iter", "time_limit", "stopped", "stalled")  # of training, from good to bad
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 QUANTILES = ("0.05", "0.25", "0.5", "0.75", "0.95")  # of the margins, in reports and model files
 SCHEMES = ("binary", "ovo", "ovr", "joint")  # what the outputs of a model mean: model/schemes.py

@@ -18,6 +18,7 @@ from typing import Any
 from odmlib._core.threads import MAX_THREADS, resolve_threads
 from odmlib.errors import ParameterError
 from odmlib.names import KERNELS, MACHINES, READY_MACHINES
+from odmlib.parameters import MAX_DEGREE
 
 SOLVERS = {  # per kind of kernel
     "linear": ("auto", "newton", "dcd", "blocks", "svrg"),
@@ -28,7 +29,6 @@ HINGED_MACHINES = ("svm", "odml")
 ODML_LAMBDAS = (1.0, 1.0)  # lambda1, lambda2 of ODM^L unless told otherwise
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
-MAX_DEGREE = 100
 
 
 def _option(
@@ -151,6 +151,13 @@ class TrainOptions:
         str,
         "NAME",
     )
+    probability: bool = _option(
+        False,
+        "-b --probability",
+        "calibrated probabilities for predict_proba and odm-predict -b 1, 0 or 1",
+        _switch,
+        "0|1",
+    )
     solver: str = _option(
         "auto",
         "--solver",
@@ -251,7 +258,8 @@ def _check(options: TrainOptions) -> None:
     )
     if options.multiclass is not None:
         _require(options.multiclass in ("ovo", "ovr"), options, "multiclass", "ovo or ovr")
-    _require(options.shrinking in (False, True), options, "shrinking", "0 or 1")
+    for name in ("shrinking", "probability"):
+        _require(getattr(options, name) in (False, True), options, name, "0 or 1")
     if options.threads is not None:
         _require_whole(options, "threads", 1, MAX_THREADS)
     _require_whole(options, "seed", 0, 2**63 - 1)

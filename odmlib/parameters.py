@@ -34,6 +34,8 @@ class Parameter:
         return "one of " + ", ".join(self.choices) if self.choices else "a number in range"
 
 
+MAX_DEGREE = 100  # of the poly kernel
+
 PARAMETERS = {
     "C": Parameter(0),
     "lambda": Parameter(0),

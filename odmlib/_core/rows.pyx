@@ -60,6 +60,24 @@ cdef class Rows:
         if self.bias != 0:
             w[self.n_columns - 1] += step * self.bias
 
+    cdef double quadratic_form(self, index_t i, const double *matrix) noexcept nogil:
+        cdef index_t begin = self.indptr[i]
+        cdef index_t end = self.indptr[i + 1]
+        cdef index_t k, other, n = self.n_columns
+        cdef const double *line
+        cdef double sums, total = 0.0
+        for k in range(begin, end):
+            line = matrix + self.indices[k] * n
+            sums = 0.5 * line[self.indices[k]] * self.values[k]
+            for other in range(begin, k):
+                sums += line[self.indices[other]] * self.values[other]
+            if self.bias != 0:
+                sums += line[n - 1] * self.bias
+            total += 2 * self.values[k] * sums
+        if self.bias != 0:
+            total += self.bias * self.bias * matrix[n * n - 1]
+        return total
+
     def squared_norms(self):
         """|x_i|^2 of every row, bias column included."""
         norms = np.empty(self.n_rows)
@@ -124,6 +142,19 @@ cdef class Rows:
         assert coefficients.shape[0] == self.n_rows and v.shape[0] == self.n_columns
         return summed(self, add_image, coefficients, v, self.n_columns, threads)
 
+    def quadratic_forms(self, const double[:, ::1] matrix, int threads=1):
+        """x_i' M x_i of every row, for a symmetric matrix M."""
+        assert matrix.shape[0] == self.n_columns and matrix.shape[1] == self.n_columns
+        forms = np.zeros(self.n_rows)
+        if self.n_columns == 0:
+            return forms
+        cdef double[::1] out = forms
+        cdef const index_t[::1] starts = self._chunk_starts(0)
+        cdef Job job = Job(<void *>self, &starts[0], NULL, NULL, &matrix[0, 0], data_of(out), 0)
+        with nogil:
+            parallel_for(starts.shape[0] - 1, threads, quadratic_chunk, &job)
+        return forms
+
     def hessian_diagonal(self, const double[::1] coefficients, int threads=1):
         """The diagonal of X' diag(coefficients) X."""
         assert coefficients.shape[0] == self.n_rows
@@ -155,6 +186,13 @@ cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
     cdef index_t i
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
         job.out[i] = (<Rows>job.rows).dot(i, job.vector)
+
+
+cdef void quadratic_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef Job *job = <Job *>context
+    cdef index_t i
+    for i in range(job.starts[chunk], job.starts[chunk + 1]):
+        job.out[i] = (<Rows>job.rows).quadratic_form(i, job.vector)
 
 
 cdef void products_chunk(void *context, index_t chunk) noexcept nogil:

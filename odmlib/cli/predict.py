@@ -54,8 +54,8 @@ def run(argv: Sequence[str]) -> int:
         output = arguments.output_file
         if os.path.isfile(name) and os.path.exists(output) and os.path.samefile(name, output):
             raise UsageError(f"the output would replace the input {name}")
-    if arguments.b != "0":
-        raise UsageError("-b: probabilities are not part of this version; only -b 0 is accepted")
+    if arguments.b == "1" and arguments.scores:
+        raise UsageError("-b 1 and --scores both add numbers behind the label; give one of them")
     return predict(arguments)
 
 
@@ -63,7 +63,17 @@ def make_parser() -> ToolParser:
     parser = ToolParser(
         PROGRAM, DESCRIPTION, usage="odm-predict [options] test_file model_file output_file", epilog=EXAMPLES
     )
-    parser.option("-b", type=str, metavar="0|1", default="0", help="probabilities: only 0 in this version")
+    parser.option(
+        "-b",
+        "--probability",
+        dest="b",
+        type=str,
+        choices=("0", "1"),
+        metavar="0|1",
+        default="0",
+        help="1: a first line `labels ...`, then the label and the probability of each label, in that order; "
+        "the model must come from odm-train -b 1",
+    )
     parser.switch(
         "--scores",
         help="each line is the label, then the decision values in full precision: one for two classes "
@@ -84,19 +94,24 @@ def predict(arguments: argparse.Namespace) -> int:
 
     # everything that can go wrong with the inputs goes wrong before the output is touched
     model = load_model(arguments.model_file)
+    if arguments.b == "1":
+        model.require_probabilities()
     rows, labels = read_rows(arguments.test_file, model, arguments.threads)
-    scores = None
+    numbers = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if arguments.scores:
-            scores = model.decision_function(rows, arguments.threads)
-            places = model.positions_for(scores)
+        if arguments.b == "1":
+            numbers = model.predict_proba(rows, arguments.threads)
+            places = numbers.argmax(axis=1)
+        elif arguments.scores:
+            numbers = model.decision_function(rows, arguments.threads)
+            places = model.positions_for(numbers)
         else:
             places = model.positions(rows, arguments.threads)
     for warning in caught:
         warn(PROGRAM, str(warning.message))
     with open_output(arguments.output_file) as stream:
-        for block in output_lines(model, places, scores):
+        for block in output_lines(model, places, numbers, header=arguments.b == "1"):
             stream.write(block)
     if not arguments.quiet:
         print_accuracy(model, places, labels, to_stderr=arguments.output_file == "-")
@@ -116,16 +131,21 @@ def read_rows(path: str, model: Model, threads: int | None) -> tuple[Dataset, ND
 
 
 def output_lines(
-    model: Model, places: NDArray[np.int64], scores: NDArray[np.float64] | None
+    model: Model, places: NDArray[np.int64], numbers: NDArray[np.float64] | None, header: bool = False
 ) -> Iterator[bytes]:
-    """The label of each row, `places` in the model's labels; then its decision values, where wanted."""
+    """The label of each row, `places` in the model's labels; then its numbers, where wanted.
+
+    `header`: LIBSVM's first line `labels ...`.
+    """
     from odmlib.data.labels import python_label
 
     names = [one_line(str(python_label(label))) for label in model.labels]
+    if header:
+        yield f"labels {' '.join(names)}\n".encode()
     for begin in range(0, len(places), BLOCK_ROWS):
         lines = [names[place] for place in places[begin : begin + BLOCK_ROWS].tolist()]
-        if scores is not None:
-            block = scores[begin : begin + BLOCK_ROWS].reshape(len(lines), -1).tolist()
+        if numbers is not None:
+            block = numbers[begin : begin + BLOCK_ROWS].reshape(len(lines), -1).tolist()
             lines = [f"{name} {' '.join(map(repr, row))}" for name, row in zip(lines, block, strict=True)]
         yield ("\n".join(lines) + "\n").encode()
 

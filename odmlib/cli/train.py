@@ -16,13 +16,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from odmlib._version import __version__
 from odmlib.cli.common import ProgressLine, ToolParser, UsageError, run_tool, say, warn
 from odmlib.cli.parser import number, positive_whole_number, whole_number
 from odmlib.errors import OdmError, ParameterError
+from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions, option_fields
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ examples:
   odm-train heart.txt                             ODM with RBF kernel; model in heart.txt.model
   odm-train -t linear -c 4 -n 0.5 -p 0.2 a.txt m  linear ODM; model in m
   odm-train -v 5 -g 0.5 a.txt                     5-fold cross-validation, no model
+  odm-train --loo -g 0.5 a.txt                    leave-one-out from one fit, no model
   odm-scale -l 0 -s r a.txt | odm-train - m       from a pipe
 """
 
@@ -98,7 +100,10 @@ def make_parser() -> ToolParser:
     )
     parser.option("-W", "--weights", metavar="FILE", help="row weights, one number per line")
     parser.option("-v", type=whole_number, metavar="N", help="N-fold cross-validation; writes no model")
-    parser.option("-b", type=str, metavar="0|1", default="0", help="probabilities: only 0 in this version")
+    parser.switch(
+        "--loo",
+        help="leave-one-out accuracy from one fit, and the paper's bound; a model is written only if named",
+    )
     parser.option("--features", type=positive_whole_number, metavar="N", help="number of features")
     parser.switch("--zero-based", help="feature indices in the file count from 0")
     parser.option("--json", metavar="FILE", help="write a machine-readable report of the run")
@@ -142,14 +147,22 @@ def make_options(arguments: argparse.Namespace) -> TrainOptions:
         from odmlib.data.labels import python_label
 
         given["class_weight"] = {python_label(label): weight for label, weight in arguments.w}
-    if arguments.b != "0":
-        raise UsageError("-b: probabilities are not part of this version; only -b 0 is accepted")
     if arguments.v is not None and arguments.v < 2:
         raise UsageError(f"-v: cross-validation needs at least 2 folds, found {arguments.v}")
+    if arguments.v is not None and arguments.loo:
+        raise UsageError("-v and --loo are two ways to the same end; give one of them")
     try:
-        return TrainOptions(**given)
+        options = TrainOptions(**given)
     except ParameterError as error:
         raise UsageError(str(error)) from None
+    if arguments.loo and options.machine not in LEAVE_ONE_OUT_MACHINES:
+        known = ", ".join(LEAVE_ONE_OUT_MACHINES)
+        raise UsageError(
+            f"--loo is for machine {known} (-n 0 -p 0: the SVM with squared loss); use -v N instead"
+        )
+    if arguments.loo and arguments.model_file is None:
+        options = dataclasses.replace(options, probability=False)  # for nobody
+    return options
 
 
 def check_files(arguments: argparse.Namespace) -> None:
@@ -164,7 +177,7 @@ def check_files(arguments: argparse.Namespace) -> None:
         if arguments.model_file is not None:
             raise UsageError(f"-v writes no model, but a model file is named: {arguments.model_file}")
         return
-    if arguments.model_file is None:
+    if arguments.model_file is None and not arguments.loo:  # which may want nothing but the estimate
         if arguments.training_set_file == "-":
             raise UsageError("name a model file when the training set comes from standard input")
         arguments.model_file = os.path.basename(arguments.training_set_file) + ".model"
@@ -196,10 +209,11 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
     from odmlib.solvers.control import CONVERGED
 
     # the outputs are opened first: a directory that cannot be written to shows before the work, not after
+    named = arguments.model_file is not None
     with (
         open_report(arguments.json) as write_report,
         open_margins(arguments.margins) as write_margins,
-        open_output(arguments.model_file) as stream,
+        open_output(arguments.model_file) if named else nullcontext() as stream,
     ):
         started = time.perf_counter()
         problem, serials, n_columns = read_problem(arguments, options)
@@ -208,19 +222,45 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         tell(describe_data(problem))
         with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
             model = train_problem(problem, dataclasses.replace(options, callback=progress))
+        estimate = leave_one_out_line(model, problem, options) if arguments.loo else ""
         model = as_in_file(model, arguments.zero_based, serials, n_columns)
         for line in describe_model(model):
             tell(line)
         if model.report["status"] != CONVERGED:
             warn(PROGRAM, convergence_message(model.report, options.tol))
+        if estimate:
+            print(
+                estimate,
+                file=sys.stderr
+                if "-" in (arguments.json, arguments.model_file, arguments.margins)
+                else sys.stdout,
+                flush=True,
+            )
         started = time.perf_counter()
-        for piece in model_text(model):
-            stream.write(piece)
-        model.report["seconds"] |= {"read": read_seconds, "write": time.perf_counter() - started}
+        if stream is not None:
+            for piece in model_text(model):
+                stream.write(piece)
+        written = time.perf_counter() - started if named else None
+        model.report["seconds"] |= {"read": read_seconds, "write": written}
         write_margins(model.training_margins)
         write_report(model.report)
-    tell(f"model written to {'standard output' if arguments.model_file == '-' else arguments.model_file}")
+    if named:
+        tell(f"model written to {'standard output' if arguments.model_file == '-' else arguments.model_file}")
     return 0
+
+
+def leave_one_out_line(model: Model, problem: Problem, options: TrainOptions) -> str:
+    """The result as LIBSVM words it, the paper's bound beside it; the report gets its entry."""
+    from odmlib.selection.leave_one_out import leave_one_out_of
+
+    if "leave_one_out" not in model.report:  # probabilities have it made already
+        model.report["leave_one_out"] = leave_one_out_of(model, problem, options).report()
+    found, rows = model.report["leave_one_out"], problem.rows.n_rows
+    right = f"{rows - found['errors']}/{rows}"
+    return (
+        f"Leave-one-out Accuracy = {100 * found['accuracy']:g}% ({right}; "
+        f"{found['errors']} errors, at most {found['bound']:.1f} by the paper's bound)"
+    )
 
 
 def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
@@ -398,6 +438,8 @@ def describe_model(model: Model) -> Iterator[str]:
         f"{report['seconds']['train']:.2f} s: "
         f"objective {report['primal']:.6g}, relative gap {report['gap']:.1e}"
     )
+    if probability := report.get("probability"):
+        yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
     if shift := report["details"].get("shift"):
         yield f"the kernel is not positive semidefinite: trained with {shift:.3g} added to its diagonal"
     support = "" if model.n_support is None else f"{model.n_support} support vectors; "

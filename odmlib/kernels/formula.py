@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from odmlib.errors import ParameterError
 from odmlib.names import KERNELS
+from odmlib.parameters import MAX_DEGREE
 
-MAX_DEGREE = 1000
 _USES = {"poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), "sigmoid": ("gamma", "coef0")}
 
 

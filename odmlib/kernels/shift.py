@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 
 SAMPLE_ROWS = 1000  # eigenvalues of larger matrices are estimated on so many rows
@@ -18,16 +19,15 @@ SAFETY = 1.05  # on all rows
 SAMPLE_SAFETY = 2.0  # on a sample
 
 
-def surely_positive(kernel: Kernel) -> bool:
+def surely_positive(formula: KernelFormula) -> bool:
     """Whether the formula alone promises a positive semidefinite matrix."""
-    formula = kernel.formula
     return formula.name in ("linear", "rbf") or (formula.name == "poly" and formula.coef0 >= 0)
 
 
 def needed_shift(kernel: Kernel, seed: int = 0) -> float:
     """The shift for this kernel; 0 where it is positive semidefinite up to rounding."""
     n = kernel.n_rows
-    if n == 0 or surely_positive(kernel):
+    if n == 0 or surely_positive(kernel.formula):
         return 0.0
     rows = np.arange(n)
     if n > SAMPLE_ROWS:

@@ -23,9 +23,10 @@ from odmlib.machines.odm import Odm
 from odmlib.machines.odml import Odml
 from odmlib.machines.svm import Svm
 from odmlib.model.model import Model
+from odmlib.names import STATUSES
 from odmlib.options import TrainOptions, option_fields
 from odmlib.selection.margins import margin_summary
-from odmlib.solvers.control import CONVERGED, MAX_ITER, STALLED, STOPPED, TIME_LIMIT, Control
+from odmlib.solvers.control import CONVERGED, Control
 
 # machine: (problem, formula, options, control, model to start from) -> Fit
 FITTERS: dict[str, Callable[[Problem, KernelFormula, TrainOptions, Control, Model | None], Fit]] = {
@@ -33,11 +34,10 @@ FITTERS: dict[str, Callable[[Problem, KernelFormula, TrainOptions, Control, Mode
     "odml": partial(fit_classes, Odml),
     "odm": partial(fit_classes, Odm),
 }
-STATUSES = (CONVERGED, MAX_ITER, TIME_LIMIT, STOPPED, STALLED)  # from good to bad
 
 
 def train(X: Any, y: Any, **options: Any) -> Model:
-    settings = _settings(options)
+    settings = make_settings(options)
     problem = Problem.from_arrays(X, y, settings.sample_weight, settings.class_weight)
     model = train_problem(problem, settings)
     if model.report["status"] != CONVERGED:
@@ -78,6 +78,10 @@ def train_problem(problem: Problem, options: TrainOptions) -> Model:
         training_margins=fit.margins,
     )
     model.report.update(_report(model, problem, options, fit, time.perf_counter() - started))
+    if options.probability:
+        from odmlib.selection.probabilities import with_probabilities
+
+        model = with_probabilities(model, problem, options)
     return model
 
 
@@ -121,7 +125,7 @@ def convergence_message(report: dict[str, Any], tol: float) -> str:
     )
 
 
-def _settings(options: dict[str, Any]) -> TrainOptions:
+def make_settings(options: dict[str, Any]) -> TrainOptions:
     known = [option.name for option in option_fields()]
     for name in options:
         if name not in known:

@@ -10,7 +10,10 @@ import math
 
 COUNTS = ("outputs", "classes")  # or a number
 
-EXTRAS: dict[str, str | int] = {}
+EXTRAS: dict[str, str | int] = {
+    "probability_slopes": "outputs",  # model/probability.py
+    "probability_offsets": "outputs",
+}
 
 
 def read_extra(text: str, count: int) -> tuple[float, ...]:

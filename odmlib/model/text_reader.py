@@ -27,11 +27,10 @@ from odmlib.model.functions import (
 )
 from odmlib.model.model import Model
 from odmlib.model.schemes import n_outputs
-from odmlib.names import KERNELS, QUANTILES, READY_MACHINES, SCHEMES
-from odmlib.parameters import PARAMETERS, parameter_names
+from odmlib.names import KERNELS, QUANTILES, READY_MACHINES, SCHEMES, STATUSES
+from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
 
 MACHINES = READY_MACHINES  # those whose models this version reads
-STATUSES = ("converged", "max_iter", "time_limit", "stopped", "stalled")
 MAX_HEADER_BYTES = 1 << 24
 FREE_OUTPUTS = 1 << 20  # more outputs than this must be backed by as many bytes of the file
 
@@ -114,6 +113,8 @@ class ModelReader:
             numbers = self.take_if_there(key, partial(read_extra, count=count), f"{count} numbers", None)
             if numbers is not None:
                 extras[key] = numbers
+        if len({key in extras for key in ("probability_slopes", "probability_offsets")}) > 1:
+            raise self.fault("probability_slopes and probability_offsets belong together; one is missing")
         if self.fields:
             key, (_, line) = next(iter(self.fields.items()))
             raise self.fault(f"unknown key '{key[:60]}'", line)
@@ -130,7 +131,7 @@ class ModelReader:
         }
         kernel_ranges: dict[str, Callable[[str], Any]] = {
             "gamma": _real(0, math.inf),
-            "degree": _whole(1000),
+            "degree": _whole(MAX_DEGREE),
             "coef0": _real(-math.inf, math.inf),
         }
         numbers = {

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-CONVERGED = "converged"
-MAX_ITER = "max_iter"
-TIME_LIMIT = "time_limit"
-STOPPED = "stopped"  # by the callback
-STALLED = "stalled"  # no progress possible in the arithmetic at hand
+from odmlib.names import STATUSES
+
+# STOPPED: by the callback; STALLED: no progress possible in the arithmetic at hand
+CONVERGED, MAX_ITER, TIME_LIMIT, STOPPED, STALLED = STATUSES
 
 
 @dataclass(frozen=True)

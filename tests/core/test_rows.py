@@ -58,6 +58,10 @@ def test_products(dense, bias, threads):
     w, u = rng.standard_normal(full.shape[1]), rng.standard_normal(full.shape[0])
     c = rng.random(full.shape[0]) * (rng.random(full.shape[0]) < 0.7)  # some rows do not count
     np.testing.assert_allclose(rows.product(w, threads), full @ w, atol=1e-13)
+    M = rng.standard_normal((full.shape[1], full.shape[1]))
+    M += M.T
+    forms = np.einsum("ij,jk,ik->i", full, M, full)
+    np.testing.assert_allclose(rows.quadratic_forms(M, threads), forms, atol=1e-12)
     np.testing.assert_allclose(rows.transposed_product(u, threads), full.T @ u, atol=1e-13)
     np.testing.assert_allclose(rows.hessian_product(c, w, threads), full.T @ (c * (full @ w)), atol=1e-12)
     np.testing.assert_allclose(rows.hessian_diagonal(c, threads), c @ np.square(full), atol=1e-13)

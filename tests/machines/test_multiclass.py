@@ -268,6 +268,17 @@ def test_any_labels(labels):
     assert np.mean([found == label for found, label in zip(model.predict(X), y, strict=True)]) > 0.9
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_predictions_and_margins_in_blocks(scheme, monkeypatch):
+    X, y = example()
+    model = odmlib.train(X, y, multiclass=scheme)
+    labels, margins = model.predict(X), model.margins(X, y)
+    for outputs in (1, 7, 100):
+        monkeypatch.setattr("odmlib.model.model.BLOCK_SCORES", outputs)
+        assert model.predict(X).tolist() == labels.tolist()
+        assert model.margins(X, y).tobytes() == margins.tobytes()
+
+
 def test_labels_that_the_model_does_not_know():
     X, y = example()
     model = odmlib.train(X, y)

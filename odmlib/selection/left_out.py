@@ -1,0 +1,165 @@
+"""Margins of left-out rows from one fit of a band machine (spec/odm.md section 5).
+
+At the optimum every row outside the band, i in S, lies on one quadratic piece of its loss, with curvature
+c_i and lowest point b_i = 1 - theta (below) or 1 + theta (above). As long as S keeps its pieces, the machine
+is ridge regression of y b on S, and leaving row i out moves its margin to
+
+    z_i^(-i) = b_i - a_i / [M^-1]_ii,   M = K_SS + diag(1 / c_S),   a = y M^-1 (y b)      (|S| x |S|)
+             = z_i - a_i q_i / (1 - c_i q_i),   q_i = x_i' H^-1 x_i,   H = I + X' diag(c) X   (d x d, linear).
+
+Rows inside the band have no part in the solution: z_i^(-i) = z_i. Only S is taken from the fit; a is solved
+for, which makes up for a fit that stopped at its tolerance. What is left out is the row with its whole
+weight; the other rows keep their costs: C stays, lambda = C m falls.
+
+Exact unless leaving a row out moves another row across an edge of the band. A shift of the diagonal (kernels
+that are not positive semidefinite) gives every row a coordinate of its own, in which a machine that has not
+seen the row has no weight: M holds the shift, and z_i^(-i) is the margin by k alone, as of any new row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib._core.rows import Rows
+from odmlib.data.dataset import Dataset
+from odmlib.errors import ParameterError
+from odmlib.kernels.formula import KernelFormula
+from odmlib.kernels.kernel import Kernel
+from odmlib.losses.loss import BandLoss
+from odmlib.solvers.inverse import inverse_bytes, inverse_diagonal, inverse_factor, inverse_product
+
+Floats = NDArray[np.float64]
+
+FILL_ROWS = 1024  # kernel rows between two looks at Ctrl-C
+
+
+class NoRoom(ParameterError):
+    """The matrix that leave-one-out needs is larger than the memory it may use."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """`margins[i]`: margin of row i under the machine trained without it. `bound`: the ODM paper's upper
+    bound on the number of errors among them."""
+
+    margins: Floats
+    bound: float
+
+
+def left_out_margins(
+    rows: Dataset,
+    formula: KernelFormula,
+    y: Floats,
+    costs: Floats,
+    loss: BandLoss,
+    margins: Floats,
+    *,
+    max_bytes: int,
+    shift: float = 0.0,
+    threads: int = 1,
+) -> LeftOut:
+    """From the margins of the training rows (y = +-1) under the machine trained on all of them.
+
+    `rows` of a precomputed kernel are the square matrix. NoRoom if more than `max_bytes` would be needed.
+    """
+    below, above = margins < 1 - loss.theta, margins > 1 + loss.theta
+    curvatures = 2 * costs * np.where(below, 1.0, np.where(above, loss.nu, 0.0))
+    targets = np.where(below, 1 - loss.theta, 1 + loss.theta)
+    outside = np.flatnonzero(curvatures)
+    result = margins.copy()
+    if len(outside) == 0:
+        return LeftOut(result, 0.0)
+    part = rows.take(outside)
+    if formula.name == "linear" and part.n_features > part.n_nonzeros:  # most columns are empty
+        part = part.on_columns(part.used_columns())
+    n, d = part.n_rows, part.n_features + 1
+    primal = formula.name == "linear" and _bytes_primal(d) < _bytes_dual(n)
+    needed = _bytes_primal(d) if primal else _bytes_dual(n)
+    if needed > max_bytes:
+        raise NoRoom(
+            f"leave-one-out from one fit needs {_megabytes(needed)} MB for {n} rows outside the band"
+            + (f" and {part.n_features} features" if formula.name == "linear" else "")
+            + f", but cache_mb (-m) allows {max_bytes // 2**20}; allow more, or cross-validate (-v)"
+        )
+    y, c, b = y[outside], curvatures[outside], targets[outside]
+    if primal:
+        left_out, weighed = _primal(Rows(part, formula.bias), y, c, b, threads)
+    else:
+        if formula.name == "precomputed":
+            part = part.on_columns(outside.astype(np.int32))
+        left_out, weighed = _dual(_kernel_matrix(part, formula, shift, threads), y, c, b, threads)
+    result[outside] = left_out
+    sides = int(np.count_nonzero(b < 1)) - int(np.count_nonzero(b > 1))
+    bound = float(weighed.sum()) + loss.theta * sides
+    return LeftOut(result, bound)
+
+
+def _dual(matrix: Floats, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[Floats, Floats]:
+    """Margins of left-out rows, and |a_i| (k_ii + 1/c_i), from K_SS, which is overwritten."""
+    matrix.flat[:: len(matrix) + 1] += 1 / c
+    diagonal = matrix.diagonal().copy()
+    if not inverse_factor(matrix, threads):
+        raise ParameterError(
+            "leave-one-out: the kernel matrix of the rows outside the band is not positive definite to the "
+            "machine; lower C (-c) or scale the features"
+        )
+    duals = y * inverse_product(matrix, y * b)
+    return b - duals / inverse_diagonal(matrix), np.abs(duals) * diagonal
+
+
+def _primal(rows: Rows, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[Floats, Floats]:
+    """The same for a linear machine, from d x d sums."""
+    hessian = rows.gram(c, threads)
+    hessian.flat[:: len(hessian) + 1] += 1.0
+    if not inverse_factor(hessian, threads):
+        raise ParameterError(
+            "leave-one-out: the sums of products of features are not positive definite to the machine; "
+            "lower C (-c) or scale the features"
+        )
+    weights = inverse_product(hessian, rows.transposed_product(c * y * b, threads))
+    margins = y * rows.product(weights, threads)
+    duals = c * (b - margins)
+    norms = rows.squared_norms()
+    leverages = rows.quadratic_forms(hessian.T @ hessian, threads)
+    leverages = np.minimum(leverages, norms / (1 + c * norms))  # holds exactly, as H >= I + c_i x_i x_i'
+    moves = duals * leverages / (1 - c * leverages)
+    return margins - moves, np.abs(duals) * (norms + 1 / c)
+
+
+def _kernel_matrix(part: Dataset, formula: KernelFormula, shift: float, threads: int) -> Floats:
+    if formula.name == "precomputed":
+        matrix = part.to_dense()
+        matrix += formula.bias**2
+    else:
+        kernel = Kernel(formula, part, threads)
+        matrix = np.empty((part.n_rows, part.n_rows))
+        for begin in range(0, part.n_rows, FILL_ROWS):
+            some = np.arange(begin, min(begin + FILL_ROWS, part.n_rows))
+            kernel.block(some, out=matrix[begin : begin + FILL_ROWS], wide=True)
+    matrix.flat[:: len(matrix) + 1] += shift
+    return matrix
+
+
+def _bytes_dual(n: int) -> int:
+    return inverse_bytes(n)
+
+
+def _bytes_primal(d: int) -> int:
+    return inverse_bytes(d) + 16 * d * d  # Rows.gram holds three copies for a moment
+
+
+def _megabytes(n_bytes: int) -> int:
+    return -(-n_bytes // 2**20)
+
+
+def odml_bound(alphas: Floats, h_diagonal: Floats, upper: Floats) -> float:
+    """The ODM^L paper's bound on the number of leave-one-out errors (spec/odm.md section 5).
+
+    `alphas`: the multipliers of the hinge constraints, 0 <= alpha_i <= upper_i = C s_i / m; `h_diagonal`:
+    h_ii of the paper's matrix H.
+    """
+    free = (alphas > 0) & (alphas < upper)
+    return float(alphas[free] @ h_diagonal[free]) + int(np.count_nonzero(alphas[~free] > 0))

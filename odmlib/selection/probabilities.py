@@ -1,0 +1,75 @@
+"""Probabilities for a trained model, from scores of rows that did not take part: -b 1.
+
+The scores are those of leave-one-out (leave_one_out.py) where one fit gives them and the memory allows it:
+scores of very nearly the machine to be calibrated. Otherwise they come from 5-fold cross-validation with
+folds that the seed decides. Rows count by row weight x class weight, as in training.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data.problem import Problem
+from odmlib.errors import ParameterError
+from odmlib.machines.tasks import make_tasks
+from odmlib.model.model import Model
+from odmlib.options import TrainOptions
+from odmlib.selection.calibration import fit_sigmoid, fit_softmax
+from odmlib.selection.cross_validation import cross_scores
+from odmlib.selection.leave_one_out import leave_one_out_of
+
+Floats = NDArray[np.float64]
+
+FOLDS = 5
+LEAST = 1e-300  # of a probability in the logarithm
+
+
+def with_probabilities(model: Model, problem: Problem, options: TrainOptions) -> Model:
+    """The model with the numbers that predict_proba needs; `problem` and `options` are what trained it."""
+    started = time.perf_counter()
+    scores, source = left_out_scores(model, problem, options)
+    slopes, offsets = fit_scheme(model.scheme, problem, scores)
+    extras = model.extras | {"probability_slopes": tuple(slopes), "probability_offsets": tuple(offsets)}
+    model = dataclasses.replace(model, extras=extras)
+    known = np.flatnonzero(np.isfinite(scores).all(axis=1))
+    own = model.probabilities_for(scores[known])[np.arange(len(known)), problem.codes[known]]
+    weights = problem.weights[known]
+    model.report["probability"] = {
+        "source": source,
+        "log_loss": float(-(weights @ np.log(np.maximum(own, LEAST))) / weights.sum())
+        if weights.any()
+        else None,
+        "seconds": time.perf_counter() - started,
+    }
+    return model
+
+
+def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tuple[Floats, str]:
+    """Scores (rows x outputs) by machines that did not see the row (NaN: none known), and their source."""
+    try:
+        result = leave_one_out_of(model, problem, options)
+    except ParameterError:  # another machine, too large, or too ill-conditioned
+        n_folds = min(FOLDS, problem.rows.n_rows)
+        return cross_scores(problem, options, n_folds, model.scheme), f"{n_folds}-fold cross-validation"
+    model.report["leave_one_out"] = result.report()
+    return result.scores.reshape(-1, model.n_outputs), "leave-one-out"
+
+
+def fit_scheme(scheme: str, problem: Problem, scores: Floats) -> tuple[Floats, Floats]:
+    """Slopes and offsets, one per output (model/probability.py); rows with a score of NaN are passed over."""
+    if scheme in ("binary", "ovo"):
+        slopes, offsets = np.zeros(scores.shape[1]), np.zeros(scores.shape[1])
+        for task in make_tasks(problem, scheme):
+            values = scores[:, task.output] if task.rows is None else scores[task.rows, task.output]
+            known = np.isfinite(values)
+            slopes[task.output], offsets[task.output] = fit_sigmoid(
+                values[known], task.signs[known] > 0, task.weights[known]
+            )
+        return slopes, offsets
+    known = np.isfinite(scores).all(axis=1)
+    slope, offsets = fit_softmax(scores[known], problem.codes[known], problem.weights[known])
+    return np.full(scores.shape[1], slope), offsets
