@@ -35,6 +35,7 @@ HELD_FACTOR = 1.2  # how much more a row is worth when its kernel row is at hand
 TIE_BREAK = 0.01  # random part of a row's worth: at the start all rows are alike
 STALL_ITERATIONS = 100  # without progress of the dual objective
 STALL_PROGRESS = 1e-13  # relative
+GAP_PROGRESS = 0.8  # to which part the gap must fall to count as progress
 DUALITY_SLACK = 0.5  # by which a dual value may exceed a primal one before the kernel is to blame
 FETCH_VALUES = 5e7  # kernel values computed between two looks at the clock
 QUIET_ITERATIONS = 20  # in which a row must have had nothing to gain before it is left out
@@ -248,7 +249,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self.best_dual, self.best_iteration = -math.inf, 0
-        self.least_primal = math.inf
+        self.least_primal = self.least_gap = math.inf
         self.best: tuple[float, float, NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def keep_best(self, gap: float, primal: float, state: WorkingSet) -> None:
@@ -263,9 +264,13 @@ class _Watch:
         self.least_primal = min(self.least_primal, primal)
         return dual > self.least_primal + DUALITY_SLACK * max(1.0, abs(self.least_primal))
 
-    def stalled(self, dual: float, iteration: int) -> bool:
+    def stalled(self, dual: float, gap: float, iteration: int) -> bool:
         if dual > self.best_dual + STALL_PROGRESS * max(1.0, abs(dual)):
             self.best_dual, self.best_iteration = dual, iteration
+        if (
+            gap < GAP_PROGRESS * self.least_gap
+        ):  # a hinge's gap still falls when the dual's last digits do not
+            self.least_gap, self.best_iteration = gap, iteration
         return iteration - self.best_iteration >= STALL_ITERATIONS
 
     def return_to_best(self, run: _Run) -> tuple[str, float, float]:
@@ -323,7 +328,7 @@ def solve_working_set(
             phase = run.phase
             break
         status = control.step(iteration, primal, gap if whole else math.inf, own_limit) or status
-        if status is None and watch.stalled(primal - gap, iteration):
+        if status is None and watch.stalled(primal - gap, gap, iteration):
             status = STALLED
         if whole and status is not None:
             break
