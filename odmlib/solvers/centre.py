@@ -109,7 +109,7 @@ class MovingCentre:
         off = self.mean - centre
         if not fixed_gap <= MOVE_BELOW * self.gap or off == 0 or not math.isfinite(off):
             return False
-        # the mean is known to sqrt(gap / (v sum c)): better than its distance from g, or as good as can be asked
+        # the mean is known to sqrt(gap / (v sum c)): better than its distance from g, or as well as may be
         if fixed_gap > max(0.1 * self.loss.variance * self.total * off * off, EXACT_BELOW * self.gap):
             return False
         error = math.sqrt(max(fixed_gap, 0.0) / (self.loss.variance * self.total))
