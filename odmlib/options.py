@@ -26,7 +26,6 @@ SOLVERS = {  # per kind of kernel
     "kernel": ("auto", "working-set"),
 }
 HINGED_MACHINES = ("svm", "odml")
-ODML_LAMBDAS = (1.0, 1.0)  # lambda1, lambda2 of ODM^L unless told otherwise
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
 
@@ -119,12 +118,12 @@ class TrainOptions:
     lambda1: float | None = _option(
         None,
         "--lambda1",
-        f"odml: weight of the margins' variance (default {ODML_LAMBDAS[0]:g})",
+        "odml: total weight of the margins' variance (default: lambda)",
         _number,
         "L",
     )
     lambda2: float | None = _option(
-        None, "--lambda2", f"odml: weight of the margins' mean (default {ODML_LAMBDAS[1]:g})", _number, "L"
+        None, "--lambda2", "odml: total weight of the margins' mean (default: lambda)", _number, "L"
     )
     nu: float = _option(
         0.5, "-n --nu", "nu: weight of deviations above the band relative to below, 0 to 1", _number, "NU"

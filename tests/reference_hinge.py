@@ -18,7 +18,7 @@ def paper_form(K, y, lambda1, lambda2, C, weights=None, total=None):
     """ODM^L by the paper's inverse: margins, duals p of the hinge, objective.
 
     With Q = Y K Y and the variance as z'Az, A = (lambda1/m) (diag(s) - s s'/sum s), setting the gradient of
-    1/2 b'Qb + z'Az - r'z - p'z, r = (lambda2/m) s, to 0 gives b = (I + 2AQ)^{-1} (p + r) and z = Qb = H (p + r),
+    1/2 b'Qb + z'Az - r'z - p'z, r = (lambda2/m) s, to 0 gives b = (I + 2AQ)^{-1} (p + r) and z = H (p + r),
     H = Q (I + 2AQ)^{-1}; what is left is a box-constrained quadratic programme in p:
 
         min_p 1/2 (p + r)'H(p + r) - sum p,   0 <= p <= C s.
@@ -47,7 +47,7 @@ def box_programme(H, q, upper):
         jac=True,
         method="L-BFGS-B",
         bounds=[(0, u) for u in upper],
-        options={"maxiter": 50_000, "maxfun": 500_000, "ftol": 1e-16, "gtol": 1e-12, "maxcor": 50},
+        options={"maxiter": 3000, "maxfun": 5000, "ftol": 1e-16, "gtol": 1e-12, "maxcor": 50},
     ).x
     p = start
     for _ in range(200):

@@ -17,6 +17,8 @@ GOOD = {
     "coef0": [-1e300, 0, 1],
     "C": [None, 1e-300, 1, 1e300, np.float64(2)],
     "lambda_": [None, 1e-300, 1e300],
+    "lambda1": [None, 0, 3.5],
+    "lambda2": [None, 0, 1e9],
     "nu": [0, 0.5, 1],
     "theta": [0, 0.2, 0.999999],
     "bias": [None, -1, 0, 2.5],
@@ -38,13 +40,15 @@ GOOD = {
 NO_NUMBERS = ["1", "abc", [1], np.array([1.0]), 1j, {}]
 NOT_FINITE = [np.nan, np.inf, -np.inf]
 BAD = {
-    "machine": ["ODM", "", 2, None, "svm", "mcodm"],
+    "machine": ["ODM", "", 2, None, "mcodm"],
     "kernel": ["RBF", "", 2, None, "laplace"],
     "degree": [0, -1, 101, 2.5, 2.0, None, *NO_NUMBERS, *NOT_FINITE],
     "gamma": [0, -1, "0.5", "wide", None, *NO_NUMBERS, *NOT_FINITE],
     "coef0": [None, *NO_NUMBERS, *NOT_FINITE],
     "C": [0, -1, *NO_NUMBERS, *NOT_FINITE],
     "lambda_": [0, -1, *NO_NUMBERS, *NOT_FINITE],
+    "lambda1": [-1, *NO_NUMBERS, *NOT_FINITE],
+    "lambda2": [-1, *NO_NUMBERS, *NOT_FINITE],
     "nu": [-0.1, 1.1, None, *NO_NUMBERS, *NOT_FINITE],
     "theta": [-0.1, 1, 1.5, None, *NO_NUMBERS, *NOT_FINITE],
     "bias": [*NO_NUMBERS, *NOT_FINITE],
@@ -123,8 +127,10 @@ def test_lambda_and_c():
 def test_machines():
     assert MACHINES.index("odm") == 2
     assert READY_MACHINES == READABLE_MACHINES
-    with pytest.raises(ParameterError, match="machine svm is not part of this version yet; ready: odm"):
-        TrainOptions(machine="svm")
+    with pytest.raises(
+        ParameterError, match="machine mcodm is not part of this version yet; ready: svm, odml, odm"
+    ):
+        TrainOptions(machine="mcodm")
 
 
 def test_flags():

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from odmlib.losses.loss import MeanVarianceLoss
 from odmlib.machines.machine import Effort, Floats, Task
 from odmlib.machines.svm import Svm
-from odmlib.options import ODML_LAMBDAS, TrainOptions
+from odmlib.options import TrainOptions
 from odmlib.solvers.control import SolverResult
 
 if TYPE_CHECKING:
@@ -29,11 +29,9 @@ class Odml(Svm):
 
     def __init__(self, options: TrainOptions, total_weight: float):
         super().__init__(options, total_weight)
-        given = (options.lambda1, options.lambda2)
-        self.lambda1, self.lambda2 = (
-            default if value is None else float(value)
-            for value, default in zip(given, ODML_LAMBDAS, strict=True)
-        )
+        # as much of each as of the hinge: the best choice on real sets, where 1 and 1 is nearly the SVM
+        self.lambda1 = self.lambda_ if options.lambda1 is None else float(options.lambda1)
+        self.lambda2 = self.lambda_ if options.lambda2 is None else float(options.lambda2)
 
     def parameters(self) -> dict[str, Any]:
         return {

@@ -34,8 +34,10 @@ from odmlib.losses.loss import MeanVarianceLoss
 Floats = NDArray[np.float64]
 
 MOVE_BELOW = 0.3  # g moves when the gap for fixed g is less than this part of the joint one
+TRUST = 0.03  # part of the bounds on its errors that a change of r must exceed to tell the slope
+EXACT_BELOW = 1e-4  # ... and is known well enough, in any case when it is less than this part
 FLATTEST = 1e-3  # secant slopes are taken from [-1, -FLATTEST]
-MAX_EXTRAPOLATION = 8.0  # times the last move
+MAX_EXTRAPOLATION = 50.0  # times the last move
 MAX_ROOT_STEPS = 100
 
 
@@ -45,7 +47,8 @@ class MovingCentre:
     def __init__(self, loss: MeanVarianceLoss, costs: Floats):
         self.loss, self.costs = loss, costs
         self.total = float(costs.sum())
-        self.last: tuple[float, float] | None = None  # centre and r(centre) of the last move
+        self.last: tuple[float, float, float] | None = None  # of the last move: g, r(g) and its accuracy
+        self.slope = -1.0  # of r
         self.moves = 0
         self.mean, self.gap = 0.0, math.inf
 
@@ -106,15 +109,21 @@ class MovingCentre:
         off = self.mean - centre
         if not fixed_gap <= MOVE_BELOW * self.gap or off == 0 or not math.isfinite(off):
             return False
-        slope = -1.0
+        # the mean is known to sqrt(gap / (v sum c)): better than its distance from g, or as well as may be
+        if fixed_gap > max(0.1 * self.loss.variance * self.total * off * off, EXACT_BELOW * self.gap):
+            return False
+        error = math.sqrt(max(fixed_gap, 0.0) / (self.loss.variance * self.total))
+        furthest = math.inf
         if self.last is not None and centre != self.last[0]:
-            measured = (off - self.last[1]) / (centre - self.last[0])
-            if measured < 0:  # else the two were not measured well enough
-                slope = min(max(measured, -1.0), -FLATTEST)
+            change = off - self.last[1]
+            measured = change / (centre - self.last[0])
+            # else the slope known before is the better one; errors are far below their bounds as a rule
+            if abs(change) > TRUST * (error + self.last[2]) and measured < 0:
+                self.slope = min(max(measured, -1.0), -FLATTEST)
             if off * self.last[1] > 0:  # beyond both: no further than the measurement can be trusted
                 furthest = max(abs(off), MAX_EXTRAPOLATION * abs(centre - self.last[0]))
-                slope = min(slope, -abs(off) / furthest)
-        self.last = centre, off
+        slope = min(self.slope, -abs(off) / furthest)
+        self.last = centre, off, error
         self.loss.centre = centre - off / slope
         self.moves += 1
         return True

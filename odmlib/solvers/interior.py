@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 
 MAX_STEPS = 200
 TO_THE_BORDER = 0.995  # part of the way to the border that a step may go
-MAX_FAILURES = 3  # steps without any progress of the certificate
+MAX_FAILURES = 8  # steps without any progress of the gap
 SMALLEST_STEP = 1e-10
 
 
@@ -61,11 +61,12 @@ def solve_interior(
     """Train a linear machine; `start` are weights to begin from, `dual_bound` a known lower bound of P."""
     state = _State(rows, y, costs, loss, threads, start)
     best_primal, best_weights, best_margins = math.inf, state.w, state.z
-    iteration, failures = first_iteration, 0
+    iteration, failures, least_gap = first_iteration, 0, math.inf
     while True:
         primal, dual = state.certificate()
-        progress = primal < best_primal or dual > dual_bound
-        failures = 0 if progress else failures + 1
+        # of its own point: a bound known before may be better than the first of these for some time
+        failures = 0 if primal - dual < least_gap else failures + 1
+        least_gap = min(least_gap, primal - dual)
         if primal < best_primal:
             best_primal, best_weights, best_margins = primal, state.w.copy(), state.z.copy()
         dual_bound = max(dual_bound, dual)

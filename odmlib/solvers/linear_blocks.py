@@ -51,7 +51,7 @@ def solve_linear_blocks(
             fresh = True
             continue
         status = control.step(iteration, primal, gap, own_limit)
-        if status is None and watch.stalled(primal - gap, iteration):
+        if status is None and watch.stalled(primal - gap, gap, iteration):
             status = STALLED
         if status is not None and fresh:
             break

@@ -22,7 +22,7 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import HingeLoss, MarginLoss, MeanVarianceLoss
-from odmlib.losses.sums import slopes_and_curvatures
+from odmlib.losses.sums import value_and_gap
 from odmlib.solvers._working_set import WorkingSet, add_block
 from odmlib.solvers.centre import MovingCentre
 from odmlib.solvers.control import STALLED, Control, SolverResult, relative_gap
@@ -35,6 +35,7 @@ HELD_FACTOR = 1.2  # how much more a row is worth when its kernel row is at hand
 TIE_BREAK = 0.01  # random part of a row's worth: at the start all rows are alike
 STALL_ITERATIONS = 100  # without progress of the dual objective
 STALL_PROGRESS = 1e-13  # relative
+GAP_PROGRESS = 0.8  # to which part the gap must fall to count as progress
 DUALITY_SLACK = 0.5  # by which a dual value may exceed a primal one before the kernel is to blame
 FETCH_VALUES = 5e7  # kernel values computed between two looks at the clock
 QUIET_ITERATIONS = 20  # in which a row must have had nothing to gain before it is left out
@@ -96,7 +97,7 @@ class _Phase(BlockSteps):
         self.cache = run.shared if rows is None and run.shared is not None else run.new_cache(self.kernel)
         self.m = self.kernel.n_rows
         self.y, self.costs, self.smooth = run.y[some], run.costs[some], run.loss.smooth
-        self.loss_left_out, self.support_left_out = 0.0, 0
+        self.conjugates_left_out, self.support_left_out = 0.0, 0
         self.size = max(1, min(BLOCK_ROWS, self.m, self.cache.capacity))
         self.state = WorkingSet(
             self.cache, run.loss, self.y.copy(), self.costs.copy(), run.threads, run.seed, self.size
@@ -120,11 +121,12 @@ class _Phase(BlockSteps):
         self.first_duals, self.first_scores, self.first_half_square = duals, scores, half_square
 
     def measure(self) -> tuple[float, float]:
-        """(primal, gap): of all rows, or of those at work, with the loss that the others had on leaving."""
+        """(primal, gap) of all rows; or of those at work, with the others' part such that primal - gap is the
+        dual value of all: -sum (conj_i + a_i z_i) over the others, and |w|^2 = sum a_i z_i over all rows."""
         primal, gap = self.state.measure()
         if self.rows is not None:
             own = 0.5 * float((self.y * self.state.duals) @ self.state.scores)
-            primal += self.half_square() - own + self.loss_left_out
+            primal += own - self.half_square() - self.conjugates_left_out
         return primal, gap
 
     def note(self, gap: float) -> None:
@@ -211,16 +213,16 @@ class _Run:
         rows = np.arange(phase.m) if phase.rows is None else phase.rows
         kept = np.setdiff1d(np.arange(phase.m), left_out, assume_unique=True)
         duals, scores, half_square = phase.state.duals[kept], phase.state.scores[kept], phase.half_square()
-        margins = (phase.y * phase.state.scores)[left_out]
-        loss, _, _ = slopes_and_curvatures(self.loss, margins, phase.costs[left_out], self.threads)
-        loss += phase.loss_left_out
-        self.left_out_duals[rows[left_out]] = phase.state.duals[left_out]
+        leaving, zeros = phase.state.duals[left_out], np.zeros(len(left_out))
+        losses, gaps = value_and_gap(self.loss, leaving, zeros, phase.costs[left_out], self.threads)
+        conjugates = phase.conjugates_left_out + gaps - losses  # at margin 0 a gap is loss + conjugate
+        self.left_out_duals[rows[left_out]] = leaving
         rows = rows[kept]
         self.close_phase()
         del phase
         self.phase = _Phase(self, rows)
         self.phase.resume(duals, scores, half_square)
-        self.phase.loss_left_out = loss
+        self.phase.conjugates_left_out = conjugates
         self.phase.support_left_out = int(np.count_nonzero(self.left_out_duals))
         self.counts["shrinkings"] += 1
 
@@ -256,7 +258,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.best_dual, self.best_iteration = -math.inf, 0
-        self.least_primal = math.inf
+        self.least_primal = self.least_gap = math.inf
         self.best: tuple[float, float, NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def keep_best(self, gap: float, primal: float, state: WorkingSet) -> None:
@@ -271,9 +273,13 @@ class Watch:
         self.least_primal = min(self.least_primal, primal)
         return dual > self.least_primal + DUALITY_SLACK * max(1.0, abs(self.least_primal))
 
-    def stalled(self, dual: float, iteration: int) -> bool:
+    def stalled(self, dual: float, gap: float, iteration: int) -> bool:
         if dual > self.best_dual + STALL_PROGRESS * max(1.0, abs(dual)):
             self.best_dual, self.best_iteration = dual, iteration
+        if (
+            gap < GAP_PROGRESS * self.least_gap
+        ):  # a hinge's gap still falls when the dual's last digits do not
+            self.least_gap, self.best_iteration = gap, iteration
         return iteration - self.best_iteration >= STALL_ITERATIONS
 
     def return_to_best(self, run: _Run) -> tuple[str, float, float]:
@@ -331,7 +337,7 @@ def solve_working_set(
             phase = run.phase
             break
         status = control.step(iteration, primal, gap if whole else math.inf, own_limit) or status
-        if status is None and watch.stalled(primal - gap, iteration):
+        if status is None and watch.stalled(primal - gap, gap, iteration):
             status = STALLED
         if whole and status is not None:
             break
