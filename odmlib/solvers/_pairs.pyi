@@ -8,6 +8,7 @@ Indices = NDArray[np.int64]
 
 class Pairs:
     steps: int
+    newton_steps: int
     gamma: Floats
     scores: Floats
     gains: Floats

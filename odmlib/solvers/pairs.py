@@ -26,14 +26,15 @@ Places = NDArray[np.int64]
 BLOCK_ROWS = 512
 KEPT = 0.5  # part of the last block that stays
 BLOCK_FRACTION = 0.1  # a block is solved to this part of its violation ...
-STEPS_PER_ROW = 10  # ... or for so many steps per row of the block
+STEPS_PER_ROW = 10  # ... by so many pair steps per row of the block, then by Newton's method
+WHOLE_ROWS = 1024  # so few rows are one block
 DENSE_LAMBDA = 0.95  # from here on nearly all rows have a part: begin with all of them
 STALL_ITERATIONS = 50  # without a smaller objective or a larger bound
 STALL_PROGRESS = 1e-13  # relative
 FRESH_STEPS = 100_000  # after so many the scores are computed anew before the end
 FETCH_VALUES = 5e7  # kernel values computed between two looks at the clock
 ROUNDING = 2.0**-22  # of a float32 kernel value, with what its computation adds
-SAFE_PART = 0.2  # part of the ridge lambda / (1-lambda) that rounding may eat up
+SAFE_PART = 0.2  # part of the ridge lambda / (1-lambda) that rounding may eat up, whatever the tolerance
 
 
 class PairSolver:
@@ -43,7 +44,8 @@ class PairSolver:
         self.cache, self.y, self.weights = cache, np.ascontiguousarray(y), np.ascontiguousarray(weights)
         self.hulls = Hulls(self.y, self.weights)
         self.n_rows = cache.n_columns
-        self.size = max(1, min(BLOCK_ROWS, self.n_rows, cache.capacity))
+        size = self.n_rows if self.n_rows <= WHOLE_ROWS else BLOCK_ROWS
+        self.size = max(1, min(size, cache.capacity))
         self.state = Pairs(cache, self.y, self.weights, threads, self.size)
         self.last = np.empty(0, dtype=np.int64)  # the last block, rows to keep first
         self.positive = self.y > 0
@@ -84,6 +86,7 @@ class PairSolver:
     def _details(self, steps: int) -> dict[str, object]:
         return {
             "steps": steps,
+            "newton_steps": self.state.newton_steps,
             "cache_hits": self.cache.hits,
             "cache_misses": self.cache.misses,
             "cache_rows": self.cache.capacity,
@@ -185,14 +188,15 @@ def uniform(y: Floats, weights: Floats) -> Floats:
     return gamma
 
 
-def make_cache(kernel: Kernel, weights: Floats, lam: float, cache_bytes: int) -> RowCache:
-    """Kernel rows in float32, or in float64 where rounding could make the problem lose its convexity.
+def make_cache(kernel: Kernel, weights: Floats, lam: float, tol: float, cache_bytes: int) -> RowCache:
+    """Kernel rows in float32, or in float64 where rounding could change the objective by more than `tol`.
 
-    Rounding moves the eigenvalues by about 2^-24 sqrt(rows) times the largest entry; lambda adds a ridge.
+    Rounding adds a matrix of norm e, about 2^-24 sqrt(rows) times the largest entry, to K and so at most
+    (1-lambda) e |gamma|^2 to L, of which at least lambda |gamma|^2 / (largest weight) is there anyway.
     `lam` is the smallest one that will be solved for.
     """
     moved = ROUNDING * math.sqrt(kernel.n_rows) * float(np.abs(kernel.diagonal()).max(initial=0.0))
-    wide = (1 - lam) * float(weights.max(initial=0.0)) * moved > SAFE_PART * lam
+    wide = (1 - lam) * float(weights.max(initial=0.0)) * moved > min(SAFE_PART, tol) * lam
     return RowCache(kernel, cache_bytes, wide)
 
 
