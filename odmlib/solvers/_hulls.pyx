@@ -64,7 +64,7 @@ cdef class Hulls:
     def measure(self, const double[::1] gamma, const double[::1] scores, double lam):
         """(L, |v|^2, lower bound, (rho_+, rho_-)); rho_y is the gamma-weighted mean of h in class y."""
         cdef index_t i, k, side, begin, end
-        cdef double h, z, norm_squared = 0, objective, bound = -INFINITY, tight, depth, squares = 0, level
+        cdef double h, z, norm_squared = 0, objective, bound = 0, tight, depth, squares = 0, level
         cdef double[2] rho, least
         with nogil:
             tight = 0

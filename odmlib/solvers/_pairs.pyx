@@ -107,8 +107,8 @@ cdef class Pairs:
         free(self.kernel_rows)
 
     def rate(self, double lam, double rho_positive, double rho_negative):
-        """Fill `gains` with what a move of each row alone would win; returns the rows of least h, and of largest h
-        among those with gamma > 0, of both classes: they must be in the next block."""
+        """Fill `gains` with what a move of each row alone would win; returns the pair of largest violation of each
+        class, the worse class first: they must be in the next block."""
         cdef index_t i, side
         cdef double h, away, step
         cdef double[2] least, most
@@ -130,7 +130,11 @@ cdef class Pairs:
                     most[side], extreme[2 + side] = h, i
                 step = -away / fmax(self.floor, (1 - lam) * self.diagonal[i] + lam / self.weights[i])
                 self.all_gains[i] = fabs(fmax(step, -self.all_gamma[i]) * away)
-        return np.unique([i for i in extreme if i >= 0])
+        pairs = [(extreme[0], extreme[2]), (extreme[1], extreme[3])]
+        if most[1] - least[1] > most[0] - least[0]:
+            pairs.reverse()
+        # where all h are equal the two rows of a pair are one
+        return np.array([row for pair in pairs for row in dict.fromkeys(pair)], dtype=np.int64)
 
     def prefetch(self, const index_t[::1] rows):
         """Have the kernel rows of a part of the next block computed."""

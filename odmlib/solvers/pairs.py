@@ -132,7 +132,7 @@ class PairSolver:
 
     def _choose(self, point: HullPoint) -> tuple[Places, int]:
         """The next block, rows of the first class before those of the second, and how many those are."""
-        must = self.state.rate(point.lam, *point.rho)
+        must = self.state.rate(point.lam, *point.rho)[: self.size]
         if self.size >= len(self.hulls.rows):
             return self.hulls.rows, self.hulls.n_positive
         gains = self.state.gains
@@ -168,15 +168,15 @@ class PairSolver:
 
 
 class _Stall:
-    """Whether the gap still gets smaller."""
+    """Whether the objective still falls or the bound still rises."""
 
     def __init__(self) -> None:
-        self.gap, self.iteration = math.inf, 0
+        self.objective, self.bound, self.iteration = math.inf, -math.inf, 0
 
     def over(self, point: HullPoint, iteration: int) -> bool:
-        gap = point.objective - point.bound
-        if gap < self.gap - STALL_PROGRESS * abs(point.objective):
-            self.gap, self.iteration = gap, iteration
+        least = STALL_PROGRESS * abs(point.objective)
+        if point.objective < self.objective - least or point.bound > self.bound + least:
+            self.objective, self.bound, self.iteration = point.objective, point.bound, iteration
         return iteration - self.iteration >= STALL_ITERATIONS
 
 

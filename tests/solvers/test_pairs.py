@@ -45,6 +45,7 @@ def random_problem(seed, m=60, d=3, gamma=0.7, noise=0.6, share=0.5):
 
 def check_certificate(point, K, y, lam, weights=None, rel=1e-9):
     """What the solver says of itself, computed again from its gamma."""
+    rel = rel if point.details["float64"] else max(rel, 1e-7)
     gamma, y = point.gamma, np.asarray(y, dtype=float)
     L = objective(K, y, lam, gamma, weights)
     assert gamma.min() >= 0
@@ -339,7 +340,7 @@ def test_sparse_start_touches_few_rows(monkeypatch):
 
 
 def test_centroids():
-    K, y = random_problem(16)
+    K, y = random_problem(16, share=0.3)
     point = solve(K, y, 1.0)
     assert (point.status, point.solver, point.gap) == ("converged", "closed form", 0.0)
     assert point.gamma == pytest.approx(np.where(y > 0, 1 / (y > 0).sum(), 1 / (y < 0).sum()))
