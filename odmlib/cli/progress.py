@@ -62,7 +62,8 @@ class ProgressLine:
 def describe(progress: Progress) -> str:
     gap = f"{progress.gap:.1e}" if math.isfinite(progress.gap) else "-"
     objective = f"{progress.primal:.6g}"
-    return f"iteration {progress.iteration}  objective {objective}  gap {gap}  {progress.seconds:.1f} s"
+    task = f"task {progress.task} of {progress.tasks}  " if progress.tasks > 1 else ""
+    return f"{task}iteration {progress.iteration}  objective {objective}  gap {gap}  {progress.seconds:.1f} s"
 
 
 def _columns(stream: TextIO) -> int:

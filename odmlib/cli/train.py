@@ -102,6 +102,7 @@ def make_parser() -> ToolParser:
     parser.option("--features", type=positive_whole_number, metavar="N", help="number of features")
     parser.switch("--zero-based", help="feature indices in the file count from 0")
     parser.option("--json", metavar="FILE", help="write a machine-readable report of the run")
+    parser.option("--margins", metavar="FILE", help="write the margin of every training row, one per line")
     parser.switch("-q", "--quiet", help="say nothing but warnings and results")
     parser.add_argument("training_set_file", metavar="training_set_file")
     parser.add_argument("model_file", nargs="?", metavar="model_file")
@@ -156,7 +157,10 @@ def check_files(arguments: argparse.Namespace) -> None:
     if inputs.count("-") > 1:
         raise UsageError("only one file can come from standard input")
     refuse_overwriting(arguments.json, inputs)
+    refuse_overwriting(arguments.margins, inputs)
     if arguments.v is not None:
+        if arguments.margins is not None:
+            raise UsageError("--margins are those of a model; -v makes none")
         if arguments.model_file is not None:
             raise UsageError(f"-v writes no model, but a model file is named: {arguments.model_file}")
         return
@@ -164,8 +168,8 @@ def check_files(arguments: argparse.Namespace) -> None:
         if arguments.training_set_file == "-":
             raise UsageError("name a model file when the training set comes from standard input")
         arguments.model_file = os.path.basename(arguments.training_set_file) + ".model"
-    if arguments.model_file == "-" and arguments.json == "-":
-        raise UsageError("the model and the report cannot both go to standard output")
+    if [arguments.model_file, arguments.json, arguments.margins].count("-") > 1:
+        raise UsageError("only one of the model, the report and the margins can go to standard output")
     refuse_overwriting(arguments.model_file, inputs[:2])  # --init may name the model to go on with
 
 
@@ -192,7 +196,11 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
     from odmlib.solvers.control import CONVERGED
 
     # the outputs are opened first: a directory that cannot be written to shows before the work, not after
-    with open_report(arguments.json) as write_report, open_output(arguments.model_file) as stream:
+    with (
+        open_report(arguments.json) as write_report,
+        open_margins(arguments.margins) as write_margins,
+        open_output(arguments.model_file) as stream,
+    ):
         started = time.perf_counter()
         problem, serials, n_columns = read_problem(arguments, options)
         read_seconds = time.perf_counter() - started
@@ -209,6 +217,7 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         for piece in model_text(model):
             stream.write(piece)
         model.report["seconds"] |= {"read": read_seconds, "write": time.perf_counter() - started}
+        write_margins(model.training_margins)
         write_report(model.report)
     tell(f"model written to {'standard output' if arguments.model_file == '-' else arguments.model_file}")
     return 0
@@ -324,6 +333,27 @@ def open_report(target: str | None) -> Iterator[Callable[[dict[str, Any]], None]
         yield lambda report: print(json.dumps(plain(report), indent=2), file=stream, flush=True)
 
 
+@contextmanager
+def open_margins(target: str | None) -> Iterator[Callable[[NDArray[np.float64] | None], None]]:
+    """A function that writes margins, one per line in full precision; does nothing where none are wanted."""
+    if target is None:
+        yield lambda margins: None
+        return
+    from odmlib.data.files import open_output
+
+    with open_output(target, text=True) as stream:
+
+        def write(margins: NDArray[np.float64] | None) -> None:
+            assert margins is not None
+            for begin in range(0, len(margins), 1 << 16):
+                stream.write(
+                    "".join(f"{margin!r}\n" for margin in margins[begin : begin + (1 << 16)].tolist())
+                )
+            stream.flush()
+
+        yield write
+
+
 def plain(value: Any) -> Any:
     """A report as JSON can say it: numbers that are not finite (a gap not known yet) become null."""
     if isinstance(value, dict):
@@ -359,6 +389,10 @@ def describe_model(model: Model) -> Iterator[str]:
     report, margin = model.report, model.report["margin"]
     parameters = ", ".join(f"{name} {value:g}" for name, value in model.parameters.items() if name != "tol")
     yield f"{model.machine}, {model.formula.name} kernel: {parameters}"
+    if tasks := report.get("tasks"):
+        done = sum(task["status"] == "converged" for task in tasks)
+        scheme = {"ovo": "one-vs-one", "ovr": "one-vs-rest"}.get(model.scheme, model.scheme)
+        yield f"{model.n_classes} classes, {scheme}: {done} of {len(tasks)} tasks converged"
     yield (
         f"{report['status']} after {report['iterations']} iterations ({report['solver']}), "
         f"{report['seconds']['train']:.2f} s: "
@@ -369,7 +403,7 @@ def describe_model(model: Model) -> Iterator[str]:
     support = "" if model.n_support is None else f"{model.n_support} support vectors; "
     yield (
         f"{support}margins: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
-        f"minimum {margin['min']:.4g}"
+        f"minimum {margin['min']:.4g}, median {margin['quantiles']['0.5']:.4g}"
     )
 
 

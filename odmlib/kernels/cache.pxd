@@ -8,6 +8,7 @@ cdef class RowCache:
     cdef readonly index_t n_columns
     cdef readonly bint wide             # rows of float64 instead of float32
     cdef readonly index_t capacity      # most rows that may be held
+    cdef readonly bint frozen           # holds all rows for good: `fetch` changes nothing, not even the counts
     cdef readonly index_t hits
     cdef readonly index_t misses
     cdef index_t _row_bytes

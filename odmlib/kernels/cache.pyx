@@ -22,6 +22,12 @@ cdef extern from "<cstdlib>" nogil:
     void *aligned_alloc "std::aligned_alloc"(size_t alignment, size_t size)
 
 
+def bytes_for_all(n_rows, wide):
+    """The budget within which a cache holds all rows of a kernel of `n_rows` rows."""
+    row_bytes = max(1, -(-n_rows * (8 if wide else 4) // 64)) * 64
+    return n_rows * (row_bytes + SLOT_BYTES) + n_rows * sizeof(int)
+
+
 cdef class RowCache:
     """LRU cache of the rows of `kernel` within `budget_bytes`; at least two rows must fit. `wide`: float64.
 
@@ -118,6 +124,38 @@ cdef class RowCache:
             free(pointers)
         return result
 
+    def fill(self, rows):
+        """Compute the given rows, as many as may be held at a time, to have all of them at hand."""
+        cdef const index_t[::1] wanted = np.ascontiguousarray(rows, dtype=np.int64)
+        cdef index_t n = wanted.shape[0]
+        cdef void **pointers = <void **>malloc(n * sizeof(void *) + 1)
+        if pointers is NULL:
+            raise MemoryError
+        try:
+            if n:
+                with nogil:
+                    self.fetch(&wanted[0], n, pointers)
+        finally:
+            free(pointers)
+
+    def freeze(self):
+        """All rows are held: from now on they stay, and any number of threads may fetch them."""
+        if self._n_slots < self.n_columns or self._oldest < 0 or self._row_of[self._oldest] < 0:
+            raise ParameterError("only a cache that holds every row can be frozen")
+        self.frozen = True
+
+    def release(self):
+        """Give back the memory of all rows; they are computed again when asked for."""
+        cdef index_t slot
+        for slot in range(self._n_slots):
+            free(self._memory[slot])
+            self._memory[slot] = NULL
+            if self._row_of[slot] >= 0:
+                self._slot_of[self._row_of[slot]] = -1
+        self._n_slots = 0
+        self._newest = self._oldest = -1
+        self.frozen = False
+
     cdef bint holds(self, index_t row) noexcept nogil:
         return self._slot_of[row] >= 0
 
@@ -185,6 +223,10 @@ cdef class RowCache:
         if n > self.capacity:
             with gil:
                 raise ParameterError(f"{n} kernel rows wanted at once from a cache of {self.capacity}")
+        if self.frozen:
+            for r in range(n):
+                pointers[r] = self._memory[self._slot_of[rows[r]]]
+            return 0
         for r in range(n):
             slot = self._slot_of[rows[r]]
             if slot >= 0:

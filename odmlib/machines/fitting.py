@@ -16,18 +16,23 @@ from numpy.typing import NDArray
 from odmlib._core.rows import Rows
 from odmlib.data.dataset import Dataset, from_entries
 from odmlib.data.problem import Problem
+from odmlib.kernels.cache import RowCache, bytes_for_all
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.machines.machine import Effort, Machine, Task
+from odmlib.machines.running import TaskRun
 from odmlib.machines.starting import Start
 from odmlib.machines.tasks import TrainingMargins, make_tasks
 from odmlib.model.functions import Function, KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
+from odmlib.model.schemes import n_outputs
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import Control, SolverResult
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
+
+FETCH_VALUES = 5e7  # kernel values computed between two looks at the clock
 
 
 @dataclass
@@ -60,19 +65,54 @@ def fit_classes(
     start = None if init is None else Start(init, problem, scheme)
     linear = formula.name == "linear" and machine.linear_solver
     data = (_Linear if linear else _Kernel)(machine, problem, formula, start)
+    memory = data.memory(scheme, control)
     margins = TrainingMargins(scheme, problem.rows.n_rows)
-    results, sides, parts = [], [], []
-    for task in make_tasks(problem, scheme):
-        result = data.solve(task, Effort(control, options.n_threads, options.cache_bytes))
+    outcomes: dict[int, _Outcome] = {}
+
+    def solve(task: Task, control: Control, threads: int) -> SolverResult:
+        cache_bytes = min(options.cache_bytes, memory.need(task))
+        return data.solve(task, Effort(control, threads, cache_bytes, memory.cache))
+
+    def keep(task: Task, result: SolverResult) -> None:
+        """Take what the model needs out of a result, before the next ones come."""
         assert result.margins is not None
         margins.add(task, result.margins)
-        parts.append(data.part(task, result))
+        part = data.part(task, result)
         result.weights = result.duals = result.margins = None
-        results.append(result)
-        sides.append(task.sides)
+        outcomes[task.output] = _Outcome(task.sides, result, part)
+
+    n_tasks = n_outputs(scheme, len(problem.labels))
+    TaskRun(control, n_tasks).run(
+        make_tasks(problem, scheme),
+        solve,
+        keep,
+        threads=options.n_threads,
+        side_by_side=memory.cache is None or memory.cache.frozen,
+        budget=options.cache_bytes,
+        need=lambda task: 0 if memory.cache is not None else memory.need(task),
+    )
+    ordered = [outcomes[output] for output in range(n_tasks)]
+    results = [outcome.result for outcome in ordered]
     offsets = np.array([result.offset for result in results])
-    function = data.function(parts, offsets)
-    return Fit(scheme, function, results, sides, margins.result(), machine.parameters())
+    function = data.function([outcome.part for outcome in ordered], offsets)
+    sides = [outcome.sides for outcome in ordered]
+    details = {"shift": results[0].details["shift"]} if "shift" in results[0].details else {}
+    return Fit(scheme, function, results, sides, margins.result(), machine.parameters(), details)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    sides: tuple[int, int | None]
+    result: SolverResult
+    part: tuple[Places, Floats]
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Bytes that a task wants for kernel rows of its own, or a cache that all tasks share."""
+
+    need: Callable[[Task], int]
+    cache: RowCache | None = None
 
 
 class _Linear:
@@ -86,6 +126,9 @@ class _Linear:
             self.columns = self.dataset.used_columns()
             self.dataset = self.dataset.on_columns(self.columns)
         self.rows = Rows(self.dataset, self.bias)
+
+    def memory(self, scheme: str, control: Control) -> _Memory:
+        return _Memory(lambda task: 0)
 
     def solve(self, task: Task, effort: Effort) -> SolverResult:
         rows = self.rows if task.rows is None else Rows(self.dataset.take(task.rows), self.bias)
@@ -123,8 +166,32 @@ class _Kernel:
         self.kernel = Kernel(formula, rows.to_dense() if self.precomputed else rows, options.n_threads)
         self.kernel.shift_diagonal(needed_shift(self.kernel, options.seed))
 
+    def memory(self, scheme: str, control: Control) -> _Memory:
+        """One-vs-rest tasks want the same rows: all of them computed once where they fit, else a cache that
+        one task leaves to the next. One-vs-one tasks have rows of their own, short ones."""
+        budget, n_rows = self.machine.options.cache_bytes, self.problem.rows.n_rows
+        if scheme == "binary":
+            return _Memory(lambda task: budget)
+        wide = self.machine.wants_wide_rows(self.kernel, self.problem.weights)
+        own = _Memory(lambda task: bytes_for_all(len(task.signs), wide))
+        if scheme != "ovr" or not self.machine.shares_cache:
+            return own
+        cache = RowCache(self.kernel, budget, wide)
+        if cache.capacity < n_rows:
+            return _Memory(lambda task: budget, cache)
+        step = max(64, int(FETCH_VALUES / n_rows))
+        for begin in range(0, n_rows, step):
+            cache.fill(np.arange(begin, min(begin + step, n_rows)))
+            if control.out_of_time() is not None:
+                return own  # the tasks will notice too
+        cache.freeze()
+        return _Memory(own.need, cache)
+
     def solve(self, task: Task, effort: Effort) -> SolverResult:
-        kernel = self.kernel if task.rows is None else self.kernel.restricted(task.rows)
+        kernel = self.kernel
+        if task.rows is not None:
+            kernel = kernel.restricted(task.rows)
+            kernel.threads = effort.threads
         duals = None
         if self.start is not None:
             margins = self.start.margins(task, self.problem.rows, effort.threads)

@@ -58,6 +58,12 @@ class Machine:
         self.options = options
         self.C, self.lambda_ = options.weights_for(total_weight)
 
+    @property
+    def shares_cache(self) -> bool:
+        """Whether `solve_kernel` takes its rows from `effort.cache` where one is given; else it has its own
+        within `effort.cache_bytes`."""
+        return type(self).solve_kernel is Machine.solve_kernel
+
     @staticmethod
     def default_scheme(kernel: str) -> str:
         """How more than two classes are trained unless the user says: LIBLINEAR's habit, else LIBSVM's."""
@@ -102,6 +108,12 @@ class Machine:
             start=start,
         )
 
+    def wants_wide_rows(self, kernel: Kernel, weights: Floats) -> bool:
+        """Whether the solver may ask for kernel rows of float64; caches are made for that."""
+        from odmlib.solvers.working_set import float32_is_too_coarse
+
+        return not self.shares_cache or float32_is_too_coarse(kernel, self.costs(weights))
+
     def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
         """`kernel` is between the task's rows; `start` are duals to begin from.
 
@@ -120,4 +132,5 @@ class Machine:
             threads=effort.threads,
             seed=self.options.seed,
             start=start,
+            cache=effort.cache,
         )

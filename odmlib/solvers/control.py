@@ -31,6 +31,8 @@ class Progress:
     primal: float
     gap: float
     seconds: float
+    task: int = 1  # with more than two classes: which of the tasks, counted from 1
+    tasks: int = 1
 
 
 @dataclass

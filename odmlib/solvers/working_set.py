@@ -49,7 +49,7 @@ class _Phase:
         self.rows = rows  # None: all
         some = slice(None) if rows is None else rows
         self.kernel = run.kernel if rows is None else run.kernel.restricted(rows)
-        self.cache = RowCache(self.kernel, run.cache_bytes, run.wide)
+        self.cache = run.shared if rows is None and run.shared is not None else run.new_cache(self.kernel)
         self.m = self.kernel.n_rows
         self.size = max(1, min(BLOCK_ROWS, self.m, self.cache.capacity))
         self.state = WorkingSet(
@@ -128,21 +128,32 @@ class _Run:
         cache_bytes: int,
         threads: int,
         seed: int,
+        shared: RowCache | None,
     ):
         m = kernel.n_rows
         self.kernel, self.loss = kernel, loss
         self.y, self.costs = _checked("y", y, m), _checked("costs", costs, m)
         self.cache_bytes, self.threads, self.seed = cache_bytes, threads, seed
-        self.wide = _float32_is_too_coarse(kernel, self.costs)
+        self.wide = float32_is_too_coarse(kernel, self.costs)
+        self.shared = shared if shared is not None and shared.wide == self.wide else None
+        self.counted = (0, 0) if self.shared is None else (self.shared.hits, self.shared.misses)
         self.worth = 1 + TIE_BREAK * np.random.default_rng(seed).random(m)
         self.counts = {"cache_hits": 0, "cache_misses": 0, "newton_steps": 0, "sweeps": 0, "shrinkings": 0}
         self.phase = _Phase(self, None)
 
+    def new_cache(self, kernel: Kernel) -> RowCache:
+        if self.shared is not None:
+            self.shared.release()  # the two together must not take more than one may
+        return RowCache(kernel, self.cache_bytes, self.wide)
+
     def close_phase(self) -> None:
         """Add up what the phase did; its cache goes before the next one is made."""
         phase = self.phase
-        self.counts["cache_hits"] += phase.cache.hits
-        self.counts["cache_misses"] += phase.cache.misses
+        before = self.counted if phase.cache is self.shared else (0, 0)
+        self.counts["cache_hits"] += phase.cache.hits - before[0]
+        self.counts["cache_misses"] += phase.cache.misses - before[1]
+        if phase.cache is self.shared:
+            self.counted = phase.cache.hits, phase.cache.misses
         self.counts["newton_steps"] += phase.state.newton_steps
         self.counts["sweeps"] += phase.state.sweeps
         del self.phase
@@ -246,12 +257,14 @@ def solve_working_set(
     threads: int = 1,
     seed: int = 0,
     start: NDArray[np.float64] | None = None,
+    cache: RowCache | None = None,
 ) -> SolverResult:
     """Minimise 1/2 a'Qa + sum conj_i(a_i) over the signed duals a; Q_ij = y_i y_j k_ij, y = +-1.
 
-    `start`: duals to begin from. At most `cache_bytes` are spent on kernel rows.
+    `start`: duals to begin from. At most `cache_bytes` are spent on kernel rows. `cache`: rows of this kernel
+    that other problems leave behind or share, taken where their width is the one needed here.
     """
-    run = _Run(kernel, y, costs, loss, cache_bytes, threads, seed)
+    run = _Run(kernel, y, costs, loss, cache_bytes, threads, seed, cache)
     m = kernel.n_rows
     shrinking = shrinking and kernel.formula.name != "precomputed"
     status = run.begin_from(start, control) if start is not None else None
@@ -307,7 +320,7 @@ def solve_working_set(
     )
 
 
-def _float32_is_too_coarse(kernel: Kernel, costs: NDArray[np.float64]) -> bool:
+def float32_is_too_coarse(kernel: Kernel, costs: NDArray[np.float64]) -> bool:
     """Whether rounding the kernel matrix to float32 can make the dual problem lose its convexity.
 
     Rounding moves the eigenvalues by about 2^-24 sqrt(m) times the largest entry; the loss adds 1 / (2 cost).
