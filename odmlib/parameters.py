@@ -39,6 +39,8 @@ PARAMETERS = {
     "lambda": Parameter(0),
     "nu": Parameter(0, 1),
     "theta": Parameter(0, math.nextafter(1, 0)),
+    "threshold": Parameter(choices=("midpoint", "kkt", "none")),
+    "decision_scale": Parameter(choices=("unit", "svm")),
     "bias": Parameter(0),
     "tol": Parameter(0, 1),
 }
@@ -46,6 +48,7 @@ PARAMETERS = {
 # what a machine has besides the bias, the tolerance and the kernel's own numbers
 MACHINE_PARAMETERS = {
     "odm": ("C", "lambda", "nu", "theta"),
+    "kmomd": ("lambda", "threshold", "decision_scale"),
 }
 COMMON_PARAMETERS = ("bias", "tol")
 

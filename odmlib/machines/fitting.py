@@ -46,6 +46,7 @@ class Fit:
     margins: Floats  # of every training row
     parameters: dict[str, Any]  # the machine's own
     details: dict[str, Any] = field(default_factory=dict)
+    extras: dict[str, tuple[float, ...]] = field(default_factory=dict)  # of the model: model/extras.py
 
 
 def fit_classes(
@@ -97,7 +98,8 @@ def fit_classes(
     function = data.function([outcome.part for outcome in ordered], offsets)
     sides = [outcome.sides for outcome in ordered]
     details = {"shift": results[0].details["shift"]} if "shift" in results[0].details else {}
-    return Fit(scheme, function, results, sides, margins.result(), machine.parameters(), details)
+    extras = machine.extras(results)
+    return Fit(scheme, function, results, sides, margins.result(), machine.parameters(), details, extras)
 
 
 @dataclass(frozen=True)

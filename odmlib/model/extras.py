@@ -10,7 +10,11 @@ import math
 
 COUNTS = ("outputs", "classes")  # or a number
 
-EXTRAS: dict[str, str | int] = {}
+EXTRAS: dict[str, str | int] = {
+    "theta_midpoint": "outputs",  # kmomd: both thresholds, of which `offsets` are one
+    "theta_kkt": "outputs",
+    "norm": "outputs",  # kmomd: |v| of the nearest points' difference
+}
 
 
 def read_extra(text: str, count: int) -> tuple[float, ...]:

@@ -44,7 +44,9 @@ def cross_validate(
     # gamma and lambda are those of the whole set: each fold tests the machine that all rows would train
     C, _ = options.weights_for(problem.total_weight)
     gamma = kernel_formula(problem.rows, options).gamma
-    options = dataclasses.replace(options, C=C, lambda_=None, gamma=gamma)
+    options = dataclasses.replace(options, gamma=gamma)
+    if options.machine != "kmomd":  # whose lambda does not depend on the number of rows
+        options = dataclasses.replace(options, C=C, lambda_=None)
     for fold in range(n_folds):
         inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         present = np.unique(problem.codes[inside][problem.weights[inside] > 0])

@@ -25,7 +25,7 @@ from odmlib.losses.sums import slopes_and_curvatures
 from odmlib.solvers._dense import solve_positive
 from odmlib.solvers._hulls import Hulls
 from odmlib.solvers.control import CONVERGED, STALLED, TIME_LIMIT, Control
-from odmlib.solvers.hulls import HullPoint, measure, report
+from odmlib.solvers.hulls import HullPoint, best_length, measure, report
 from odmlib.solvers.line_search import line_search
 from odmlib.solvers.newton import prefers_explicit_hessian
 from odmlib.solvers.pairs import uniform
@@ -51,13 +51,11 @@ def solve_hull_newton(
     """The point for 0 < lambda <= 1 and its v; `start` is a v to begin from. `rows` have no bias column."""
     hulls = Hulls(y, weights)
     if lam == 1:
-        v, point = _point(hulls, rows, y, uniform(y, weights), 1.0, -math.inf, threads)
-        point.status, point.solver, point.bound = CONVERGED, "closed form", point.objective
-        return point, v
+        return hull_point(rows, y, weights, uniform(y, weights), threads)
     C = (1 - lam) / lam
     loss, costs = BandLoss(0.0, 0.0), 0.5 * C * weights
     explicit = prefers_explicit_hessian(rows)
-    u, b = _first_weights(rows, y, weights, hulls, lam, start, threads)
+    u, b = _first_weights(rows, hulls, y, lam, start, threads)
     margins = y * (rows.product(u, threads) + b)
     best: tuple[HullPoint, Floats] | None = None
     iteration, cg_steps, last_gain, bound = 0, 0, 0, -math.inf
@@ -96,6 +94,15 @@ def solve_hull_newton(
     return point, v
 
 
+def hull_point(
+    rows: Rows, y: Floats, weights: Floats, gamma: Floats, threads: int = 1
+) -> tuple[HullPoint, Floats]:
+    """lambda = 1, where the solution gamma is known, and its v."""
+    v, point = _point(Hulls(y, weights), rows, y, gamma, 1.0, -math.inf, threads)
+    point.status, point.solver, point.bound = CONVERGED, "closed form", point.objective
+    return point, v
+
+
 def _point(
     hulls: Hulls, rows: Rows, y: Floats, gamma: Floats, lam: float, bound: float, threads: int
 ) -> tuple[Floats, HullPoint]:
@@ -104,16 +111,18 @@ def _point(
 
 
 def _first_weights(
-    rows: Rows, y: Floats, weights: Floats, hulls: Hulls, lam: float, start: Floats | None, threads: int
+    rows: Rows, hulls: Hulls, y: Floats, lam: float, start: Floats | None, threads: int
 ) -> tuple[Floats, float]:
-    """The SVM's weights that belong to v = start; from nothing, 0: then every row is on the wrong side."""
+    """The SVM's weights that belong to v in the direction of `start`; from nothing, 0: every row is wrong then."""
     if start is None:
         return np.zeros(rows.n_columns), 0.0
     scores = rows.product(start, threads)
-    gamma = hulls.spread(scores, lam)
-    point = measure(hulls, gamma, scores, lam)
+    square = float(start @ start)
+    length = best_length(hulls, y * scores, lam) if square > 0 else 0.0
+    gamma = hulls.spread(length * scores, lam)
+    point = measure(hulls, gamma, length * scores, lam)
     scale = 2 * (1 - lam) / max(point.objective, 1e-300)
-    return scale * start, -scale * point.kkt()
+    return scale * length * start, -scale * point.kkt()
 
 
 def _normalised(duals: Floats, y: Floats, weights: Floats) -> Floats:

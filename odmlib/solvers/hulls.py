@@ -21,6 +21,8 @@ from odmlib.solvers.control import Control
 Floats = NDArray[np.float64]
 
 NOT_SEPARABLE = "not separable"  # a status: lambda = 0, and the hulls of the two classes meet
+LENGTH_STEPS = 40
+LEAST_SPREAD = 1e-6  # for lambda = 0, where gamma cannot be told from margins
 NOTHING_LEFT = 1e-12  # of the largest kernel value: |v|^2 of hulls that meet
 
 
@@ -72,3 +74,31 @@ def relative_gap(objective: float, bound: float) -> float:
 def report(control: Control, iteration: int, point: HullPoint, max_iter: int) -> str | None:
     """Control.step for a gap that is relative to the objective: Control divides by max(1, objective)."""
     return control.step(iteration, point.objective, point.gap * max(1.0, abs(point.objective)), max_iter)
+
+
+def best_length(hulls: Hulls, margins: Floats, lam: float) -> float:
+    """How long v is if its direction is that of a function with these margins, of unit norm: |v|.
+
+    With v = t u, |u| = 1, the bound D is largest where t = sum_i gamma_i margin_i for the gamma that belongs to t;
+    the difference of the two falls as t grows.
+    """
+    signs = np.ones(len(margins))
+    signs[hulls.rows[hulls.n_positive :]] = -1.0
+    scores = signs * margins  # of rows without weight: never used
+
+    def excess(t: float) -> float:
+        return float(hulls.spread(t * scores, lam) @ margins) - t
+
+    if not excess(0.0) > 0:
+        return 0.0
+    low, high = 0.0, max(1e-300, float(np.abs(margins).max()))
+    for _ in range(LENGTH_STEPS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return 0.5 * (low + high)
+
+
+def start_gamma(hulls: Hulls, y: Floats, margins: Floats, lam: float) -> Floats:
+    """A point to begin from that another machine's margins suggest; the optimum if they are those of unit v."""
+    lam = max(lam, LEAST_SPREAD)
+    return hulls.spread(best_length(hulls, margins, lam) * y * margins, lam)

@@ -54,7 +54,7 @@ class PairSolver:
     def solve(self, lam: float, control: Control, start: Floats | None = None) -> HullPoint:
         """The point for one lambda; `start`: a gamma to begin from instead of the last one."""
         if lam == 1:
-            return self._centroids(control)
+            return self.at(uniform(self.y, self.weights), control)
         status = self._begin(lam, control, start)
         state, own_limit = self.state, max(10_000, 100 * self.n_rows)
         iteration, first_step, fresh = 0, state.steps, True
@@ -122,9 +122,9 @@ class PairSolver:
             status = status or control.out_of_time()  # but go on: half a gamma is no point at all
         return status
 
-    def _centroids(self, control: Control) -> HullPoint:
-        """lambda = 1: all that is to be done is one pass over the kernel, for the scores."""
-        self._set(uniform(self.y, self.weights), control)
+    def at(self, gamma: Floats, control: Control) -> HullPoint:
+        """lambda = 1, where the solution is known: all to be done is one pass over the kernel, for the scores."""
+        self._set(gamma, control)
         point = measure(self.hulls, self.state.gamma.copy(), self.state.scores.copy(), 1.0)
         point.status, point.solver, point.details = CONVERGED, "closed form", self._details(0)
         point.bound = point.objective
@@ -188,16 +188,14 @@ def uniform(y: Floats, weights: Floats) -> Floats:
     return gamma
 
 
-def make_cache(kernel: Kernel, weights: Floats, lam: float, tol: float, cache_bytes: int) -> RowCache:
-    """Kernel rows in float32, or in float64 where rounding could change the objective by more than `tol`.
+def needs_float64(kernel: Kernel, weights: Floats, lam: float, tol: float) -> bool:
+    """Whether kernel rows of float32 could change the objective by more than `tol`.
 
     Rounding adds a matrix of norm e, about 2^-24 sqrt(rows) times the largest entry, to K and so at most
     (1-lambda) e |gamma|^2 to L, of which at least lambda |gamma|^2 / (largest weight) is there anyway.
-    `lam` is the smallest one that will be solved for.
     """
     moved = ROUNDING * math.sqrt(kernel.n_rows) * float(np.abs(kernel.diagonal()).max(initial=0.0))
-    wide = (1 - lam) * float(weights.max(initial=0.0)) * moved > min(SAFE_PART, tol) * lam
-    return RowCache(kernel, cache_bytes, wide)
+    return (1 - lam) * float(weights.max(initial=0.0)) * moved > min(SAFE_PART, tol) * lam
 
 
 def rows_at_a_time(n_columns: int) -> int:

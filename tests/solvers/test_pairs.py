@@ -7,11 +7,12 @@ import pytest
 from sklearn.svm import SVC
 
 from odmlib.data.dataset import Dataset
+from odmlib.kernels.cache import RowCache
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.solvers import pairs
 from odmlib.solvers.control import Control
-from odmlib.solvers.pairs import PairSolver, make_cache
+from odmlib.solvers.pairs import PairSolver, needs_float64
 from tests.reference_hulls import objective, quadratic, solve_by_pairs, tight_bound
 
 MEGABYTE = 1 << 20
@@ -26,7 +27,8 @@ def solver_for(kernel, y, lam, weights=None, tol=1e-3, cache_bytes=100 * MEGABYT
     kernel = kernel if isinstance(kernel, Kernel) else precomputed(kernel)
     y = np.asarray(y, dtype=float)
     weights = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=float)
-    return PairSolver(make_cache(kernel, weights, lam, tol, cache_bytes), y, weights, threads)
+    cache = RowCache(kernel, cache_bytes, needs_float64(kernel, weights, lam, tol))
+    return PairSolver(cache, y, weights, threads)
 
 
 def solve(kernel, y, lam, weights=None, tol=1e-12, start=None, control=None, **options):
