@@ -90,7 +90,11 @@ class TrainOptions:
     """Everything a user may say about training; made, checked and completed in one place."""
 
     machine: str = _option(
-        "odm", "-s --machine", "machine, number or name: 2 odm (ODM), 4 kmomd (KM-OMD)", _numbered(MACHINES, "machine"), "M"
+        "odm",
+        "-s --machine",
+        "machine, number or name: 2 odm (ODM), 4 kmomd (KM-OMD)",
+        _numbered(MACHINES, "machine"),
+        "M",
     )
     kernel: str = _option(
         "rbf",
@@ -127,8 +131,8 @@ class TrainOptions:
     threshold: str = _option(
         "midpoint",
         "--threshold",
-        "kmomd: midpoint of the nearest points, kkt (bias of the equal L2-loss SVM), or none (with --lambda 1: "
-        "the average-margin classifier)",
+        "kmomd: midpoint of the nearest points, kkt (bias of the equal L2-loss SVM), or none "
+        "(with --lambda 1: the average-margin classifier)",
         str,
         "NAME",
     )
@@ -159,7 +163,11 @@ class TrainOptions:
         "NAME",
     )
     solver: str = _option(
-        "auto", "--solver", "auto; linear: newton, dcd, svrg; other kernels: working-set; kmomd: newton (linear), pairs", str, "NAME"
+        "auto",
+        "--solver",
+        "auto; linear: newton, dcd, svrg; other kernels: working-set; kmomd: newton (linear), pairs",
+        str,
+        "NAME",
     )
     threads: int | None = _option(
         None, "-j --threads", "threads (default: the cores this process may use)", _whole, "N"
@@ -181,7 +189,7 @@ class TrainOptions:
 
     @property
     def bias_value(self) -> float:
-        """Value of the bias feature, 0 for none; kmomd has a threshold, and a constant in its kernel cancels."""
+        """Value of the bias feature, 0 for none; kmomd has a threshold, and constants cancel in it."""
         if self.machine == "kmomd":
             return 0.0
         if self.bias is None:

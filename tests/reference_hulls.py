@@ -1,4 +1,4 @@
-"""KM-OMD in a few lines of numpy: objective, half-gradient, lower bounds, and a slow solver by plain pair steps."""
+"""KM-OMD in a few lines of numpy: objective, lower bound, and a slow solver by plain pair steps."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
 """KM-OMD, the kernel method for the optimisation of the margin distribution (spec/kmomd.md).
 
-    min  (1-lambda) |v|^2 + lambda sum_i gamma_i^2 / w_i,    v = sum_i y_i gamma_i phi(x_i),    f(x) = (<v, phi(x)> - theta) / |v|
+    min  (1-lambda) |v|^2 + lambda sum_i gamma_i^2 / w_i,    v = sum_i y_i gamma_i phi(x_i)
+    f(x) = (<v, phi(x)> - theta) / |v|
 
 over gamma >= 0 summing to 1 in each class; w_i are the row weights (a row of weight 2 is that row twice).
-lambda = 1: v joins the two centroids; lambda = 0: the hard-margin SVM. In between v is the direction of the L2-loss
-SVM with bias and C = (1-lambda) / lambda; its bias is the threshold `kkt`, KM-OMD's own is the `midpoint`.
-Without threshold and with lambda = 1 it is the average-margin classifier: v = sum_i y_i w_i phi(x_i) / sum_i w_i.
+lambda = 1: v joins the two centroids; lambda = 0: the hard-margin SVM. In between v is the direction of the
+L2-loss SVM with bias and C = (1-lambda) / lambda; its bias is the threshold `kkt`, KM-OMD's own the `midpoint`.
+Without threshold and with lambda = 1: the average-margin classifier, v = sum_i y_i w_i phi(x_i) / sum_i w_i.
 """
 
 from __future__ import annotations
@@ -168,9 +169,9 @@ def _ranking_margin(scores: Floats, task: Task, norm: float) -> dict[str, float]
 
 
 def path(X: Any, y: Any, lambdas: Iterable[float], **options: Any) -> list[Model]:
-    """Train KM-OMD for every lambda, in the order given, from large to small inside: each begins where the last
-    one ended, with its kernel rows. `options` are those of odmlib.train. With more than two classes every lambda
-    is trained by itself.
+    """Models for every lambda, in the order given; trained from large to small, each from where the last one
+    ended and with its kernel rows. `options` are those of odmlib.train. With more than two classes every
+    lambda is trained by itself.
 
     >>> import numpy as np
     >>> X = np.array([[0.0], [1.0], [3.0], [4.0]])

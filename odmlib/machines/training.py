@@ -55,9 +55,7 @@ def train_problem(problem: Problem, options: TrainOptions, fitter: Fitter | None
     formula = kernel_formula(problem.rows, options)
     control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
     with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
-        fit = (fitter or FITTERS[options.machine])(
-            problem, formula, options, control, _loaded(options.init)
-        )
+        fit = (fitter or FITTERS[options.machine])(problem, formula, options, control, _loaded(options.init))
     if not all(math.isfinite(result.primal) for result in fit.results):
         indefinite = formula.name in ("sigmoid", "precomputed")
         raise ParameterError(

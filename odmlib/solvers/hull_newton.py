@@ -1,15 +1,16 @@
 """KM-OMD with a linear kernel, without kernel values: Newton's method on the L2-loss SVM with a free bias.
 
-    min over u, b  P = 1/2 |u|^2 + C/2 sum_i w_i max(0, 1 - z_i)^2,    z_i = y_i (<u, x_i> + b),    C = (1-lambda) / lambda
+    min over u, b  P = 1/2 |u|^2 + C/2 sum_i w_i max(0, 1 - z_i)^2,    z_i = y_i (<u, x_i> + b)
 
-has the same solution as KM-OMD (spec/kmomd.md section 2.2): with a_i = C w_i max(0, 1 - z_i), gamma_i is a_i divided by
-the sum of a over its class. With c_i = C w_i where z_i < 1 and 0 elsewhere, a step solves
+has, for C = (1-lambda) / lambda, the same solution as KM-OMD (spec/kmomd.md section 2.2): gamma_i is
+a_i = C w_i max(0, 1 - z_i) divided by the sum of a over its class. With c_i = C w_i where z_i < 1, else 0, a
+step solves
 
     [ I + X'cX   X'c ] [ du ]
     [ c'X        1'c ] [ db ]  =  -gradient
 
 (formed and factorised where that is cheap, else by conjugate gradients) and goes along it to the minimum.
-The certificate is KM-OMD's own: gamma, v = X'(y gamma), s = X v and the bound of _hulls.pyx, all computed anew.
+The certificate is KM-OMD's own, computed anew: gamma, v = X'(y gamma), s = X v and the bound of _hulls.pyx.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def _point(
 def _first_weights(
     rows: Rows, hulls: Hulls, y: Floats, lam: float, start: Floats | None, threads: int
 ) -> tuple[Floats, float]:
-    """The SVM's weights that belong to v in the direction of `start`; from nothing, 0: every row is wrong then."""
+    """The SVM's weights that belong to v in the direction of `start`; without one, 0."""
     if start is None:
         return np.zeros(rows.n_columns), 0.0
     scores = rows.product(start, threads)

@@ -1,9 +1,10 @@
 """What the solvers of KM-OMD hand back, and the two thresholds that belong to it. The problem: _hulls.pyx.
 
     theta_midpoint = 1/2 <v, v_+ + v_->                 half way between the two nearest points of the hulls
-    theta_kkt      = (rho_+ - rho_-) / (2 (1-lambda))   the bias of the L2-loss SVM with C = (1-lambda) / lambda
+    theta_kkt      = (rho_+ - rho_-) / (2 (1-lambda))   bias of the L2-loss SVM with C = (1-lambda) / lambda
 
-The machine's function is (<v, phi(x)> - theta) / |v|. With t = 2 (1-lambda) / L the SVM's is t (<v, phi(x)> - theta_kkt).
+The machine's function is (<v, phi(x)> - theta) / |v|; the SVM's is t (<v, phi(x)> - theta_kkt) with
+t = 2 (1-lambda) / L.
 """
 
 from __future__ import annotations
@@ -47,14 +48,16 @@ class HullPoint:
         return relative_gap(self.objective, self.bound)
 
     def midpoint(self, y: Floats, shift: float = 0.0) -> float:
-        """theta_midpoint as new rows see it: without what is added to the kernel's diagonal (kernels/shift.py)."""
+        """theta_midpoint as new rows see it: without the shift of the kernel's diagonal (kernels/shift.py)."""
         return 0.5 * float(self.gamma @ (self.scores - shift * y * self.gamma))
 
     def kkt(self) -> float:
         """theta_kkt; at lambda = 1, where the SVM's C is 0, it is infinite unless the classes balance."""
         difference = self.rho[0] - self.rho[1]
         if self.lam == 1:
-            return math.copysign(math.inf, difference) if difference else 0.5 * float(self.gamma @ self.scores)
+            return (
+                math.copysign(math.inf, difference) if difference else 0.5 * float(self.gamma @ self.scores)
+            )
         return difference / (2 * (1 - self.lam))
 
 
@@ -79,8 +82,8 @@ def report(control: Control, iteration: int, point: HullPoint, max_iter: int) ->
 def best_length(hulls: Hulls, margins: Floats, lam: float) -> float:
     """How long v is if its direction is that of a function with these margins, of unit norm: |v|.
 
-    With v = t u, |u| = 1, the bound D is largest where t = sum_i gamma_i margin_i for the gamma that belongs to t;
-    the difference of the two falls as t grows.
+    With v = t u, |u| = 1, the bound D is largest where t = sum_i gamma_i margin_i for the gamma that belongs
+    to t; the difference of the two falls as t grows.
     """
     signs = np.ones(len(margins))
     signs[hulls.rows[hulls.n_positive :]] = -1.0
@@ -99,6 +102,6 @@ def best_length(hulls: Hulls, margins: Floats, lam: float) -> float:
 
 
 def start_gamma(hulls: Hulls, y: Floats, margins: Floats, lam: float) -> Floats:
-    """A point to begin from that another machine's margins suggest; the optimum if they are those of unit v."""
+    """A point to begin from that margins under another machine suggest; KM-OMD's own lead to its optimum."""
     lam = max(lam, LEAST_SPREAD)
     return hulls.spread(best_length(hulls, margins, lam) * y * margins, lam)

@@ -1,9 +1,9 @@
-"""The pair method for KM-OMD with any kernel: the loop. The steps are in _pairs.pyx, the problem in _hulls.pyx.
+"""The pair method for KM-OMD with any kernel: the loop. Its steps: _pairs.pyx; the problem: _hulls.pyx.
 
 Each iteration takes a block: the worst pair of each class, a part of the last block and the rows that promise
-most; does pair steps in it; and updates all scores. The stopping test is the duality gap on all rows, relative
-to the objective. The scores do not depend on lambda, so a solver that is asked for several lambdas, from large
-to small, begins each where the last one ended.
+most; does pair steps in it; and updates all scores. The stopping test is the duality gap on all rows,
+relative to the objective. The scores do not depend on lambda, so a solver that is asked for several lambdas,
+from large to small, begins each where the last one ended.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SAFE_PART = 0.2  # part of the ridge lambda / (1-lambda) that rounding may eat u
 
 
 class PairSolver:
-    """Rows of two classes with their kernel rows in a cache; `solve` goes on from where the last one ended."""
+    """Rows of two classes, their kernel rows in a cache; `solve` goes on from where the last one ended."""
 
     def __init__(self, cache: RowCache, y: Floats, weights: Floats, threads: int = 1):
         self.cache, self.y, self.weights = cache, np.ascontiguousarray(y), np.ascontiguousarray(weights)
@@ -95,7 +95,7 @@ class PairSolver:
         }
 
     def _begin(self, lam: float, control: Control, start: Floats | None) -> str | None:
-        """A feasible point with its scores, unless there is one; a status when the time is over before that."""
+        """A feasible point with scores, unless there is one; a status when the time is over before that."""
         if start is not None:
             return self._set(start, control)
         if self.state.gamma.any():
@@ -123,7 +123,7 @@ class PairSolver:
         return status
 
     def at(self, gamma: Floats, control: Control) -> HullPoint:
-        """lambda = 1, where the solution is known: all to be done is one pass over the kernel, for the scores."""
+        """lambda = 1, where the solution is known: one pass over the kernel, for the scores, is all."""
         self._set(gamma, control)
         point = measure(self.hulls, self.state.gamma.copy(), self.state.scores.copy(), 1.0)
         point.status, point.solver, point.details = CONVERGED, "closed form", self._details(0)
