@@ -91,7 +91,8 @@ def table_row(name: str, n_splits: int) -> None:
         rows = split[:n_train]
         errors = np.array([validation_errors(X[rows], y[rows], float(g), number) for g in gammas])
         for column, threshold in enumerate(THRESHOLDS):
-            width, place = np.unravel_index(errors[:, :, column].argmin(), errors.shape[:2])
+            # equal errors, which are many, go to the larger lambda, then to the wider kernel
+            place, width = np.unravel_index(errors[:, :, column].T.argmin(), errors.shape[1::-1])
             chosen[threshold].append((gammas[width], LAMBDAS[place]))
     for column, threshold in enumerate(THRESHOLDS):
         gamma, lam = (float(value) for value in np.median(chosen[threshold], axis=0))

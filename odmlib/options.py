@@ -254,6 +254,9 @@ def _check(options: TrainOptions) -> None:
         _require_number(options, "lambda_", 0, 1)
     elif options.lambda_ is not None:
         _require_number(options, "lambda_", 0, math.inf, open_low=True)
+    for name in ("threshold", "decision_scale"):
+        choices = PARAMETERS[name].choices
+        _require(getattr(options, name) in choices, options, name, "one of " + ", ".join(choices))
     if options.machine == "kmomd":
         _check_kmomd(options)
     _require_number(options, "nu", 0, 1)
@@ -285,9 +288,6 @@ def _check(options: TrainOptions) -> None:
 
 
 def _check_kmomd(options: TrainOptions) -> None:
-    for name in ("threshold", "decision_scale"):
-        choices = PARAMETERS[name].choices
-        _require(getattr(options, name) in choices, options, name, "one of " + ", ".join(choices))
     _, share = options.weights_for(1.0)
     if options.threshold == "none" and share != 1:
         raise ParameterError(

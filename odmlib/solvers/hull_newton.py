@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
 from odmlib.losses.loss import BandLoss
-from odmlib.losses.sums import slopes_and_curvatures
+from odmlib.losses.sums import along_line, slopes_and_curvatures
 from odmlib.solvers._dense import solve_positive
 from odmlib.solvers._hulls import Hulls
 from odmlib.solvers.control import CONVERGED, STALLED, TIME_LIMIT, Control
 from odmlib.solvers.hulls import HullPoint, best_length, measure, report
-from odmlib.solvers.line_search import line_search
 from odmlib.solvers.newton import prefers_explicit_hessian
 from odmlib.solvers.pairs import uniform
 
@@ -37,6 +36,8 @@ MAX_STEPS = 500
 MAX_CG_STEPS = 2000
 CG_ACCURACY = 1e-2  # residual of a Newton step relative to the gradient
 STALL_STEPS = 5  # without progress
+MAX_LENGTHS = 30  # tried along a step
+LENGTH_ACCURACY = 0.1  # slope at the end of a step against the slope at its beginning
 
 
 def solve_hull_newton(
@@ -81,7 +82,7 @@ def solve_hull_newton(
             cg_steps += used
         directions = y * (rows.product(step[:-1], threads) + step[-1])
         across, square = float(u @ step[:-1]), float(step[:-1] @ step[:-1])
-        length = line_search(across, square, margins, directions, loss, costs, threads)
+        length = _step_length(across, square, margins, directions, loss, costs, threads)
         iteration += 1
         if length == 0:
             status = control.out_of_time() or STALLED
@@ -124,6 +125,36 @@ def _first_weights(
     point = measure(hulls, gamma, length * scores, lam)
     scale = 2 * (1 - lam) / max(point.objective, 1e-300)
     return scale * length * start, -scale * point.kkt()
+
+
+def _step_length(
+    across: float,
+    square: float,
+    margins: Floats,
+    directions: Floats,
+    loss: BandLoss,
+    costs: Floats,
+    threads: int,
+) -> float:
+    """t near the minimum of P along the step, by Newton steps kept in a bracket; 0 where P does not fall."""
+
+    def slope(t: float) -> tuple[float, float]:
+        first, second = along_line(loss, margins, directions, t, costs, threads)
+        return first + across + t * square, second + square
+
+    at_zero = slope(0.0)[0]
+    if not at_zero < 0:
+        return 0.0
+    low, high, t = 0.0, math.inf, 1.0
+    for _ in range(MAX_LENGTHS):
+        first, second = slope(t)
+        if abs(first) <= LENGTH_ACCURACY * -at_zero:
+            return t
+        low, high = (t, high) if first < 0 else (low, t)
+        t -= first / second
+        if not low < t < high:
+            t = 0.5 * (low + high) if math.isfinite(high) else 2 * low + 1
+    return low
 
 
 def _normalised(duals: Floats, y: Floats, weights: Floats) -> Floats:

@@ -48,7 +48,7 @@ class HullPoint:
         return relative_gap(self.objective, self.bound)
 
     def midpoint(self, y: Floats, shift: float = 0.0) -> float:
-        """theta_midpoint as new rows see it: without the shift of the kernel's diagonal (kernels/shift.py)."""
+        """theta_midpoint as new rows see it: without the shift of kernels/shift.py."""
         return 0.5 * float(self.gamma @ (self.scores - shift * y * self.gamma))
 
     def kkt(self) -> float:
