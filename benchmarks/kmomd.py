@@ -91,9 +91,9 @@ def table_row(name: str, n_splits: int) -> None:
         rows = split[:n_train]
         errors = np.array([validation_errors(X[rows], y[rows], float(g), number) for g in gammas])
         for column, threshold in enumerate(THRESHOLDS):
-            # equal errors, which are many, go to the larger lambda, then to the wider kernel
-            place, width = np.unravel_index(errors[:, :, column].T.argmin(), errors.shape[1::-1])
-            chosen[threshold].append((gammas[width], LAMBDAS[place]))
+            # the least error is shared by many on small sets: the median of those
+            widths, places = np.nonzero(errors[:, :, column] <= errors[:, :, column].min() + 1e-9)
+            chosen[threshold].append((np.median(gammas[widths]), np.median(np.array(LAMBDAS)[places])))
     for column, threshold in enumerate(THRESHOLDS):
         gamma, lam = (float(value) for value in np.median(chosen[threshold], axis=0))
         errors = []

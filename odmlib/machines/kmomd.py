@@ -5,7 +5,7 @@
 
 over gamma >= 0 summing to 1 in each class; w_i are the row weights (a row of weight 2 is that row twice).
 lambda = 1: v joins the two centroids; lambda = 0: the hard-margin SVM. In between v is the direction of the
-L2-loss SVM with bias and C = (1-lambda) / lambda; its bias is the threshold `kkt`, KM-OMD's own the `midpoint`.
+L2-loss SVM with bias and C = (1-lambda) / lambda; its bias is the threshold `kkt`, KM-OMD's own `midpoint`.
 lambda = 1 and no threshold: the average-margin classifier, v = sum_i y_i w_i phi(x_i) / sum_i w_i.
 """
 

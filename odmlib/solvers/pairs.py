@@ -55,6 +55,7 @@ class PairSolver:
         """The point for one lambda; `start`: a gamma to begin from instead of the last one."""
         if lam == 1:
             return self.at(uniform(self.y, self.weights), control)
+        before = self._counts()
         status = self._begin(lam, control, start)
         state, own_limit = self.state, max(10_000, 100 * self.n_rows)
         iteration, first_step, fresh = 0, state.steps, True
@@ -80,15 +81,21 @@ class PairSolver:
                 iteration, fresh = iteration + 1, False
         point.status, point.iterations, point.solver = status, iteration, "pairs"
         point.gamma, point.scores = state.gamma.copy(), state.scores.copy()
-        point.details = self._details(state.steps - first_step)
+        point.details = self._details(before)
         return point
 
-    def _details(self, steps: int) -> dict[str, object]:
+    def _counts(self) -> dict[str, int]:
+        """What was done since the solver and its cache were made."""
         return {
-            "steps": steps,
+            "steps": self.state.steps,
             "newton_steps": self.state.newton_steps,
             "cache_hits": self.cache.hits,
             "cache_misses": self.cache.misses,
+        }
+
+    def _details(self, before: dict[str, int]) -> dict[str, object]:
+        return {
+            **{name: count - before[name] for name, count in self._counts().items()},
             "cache_rows": self.cache.capacity,
             "block_rows": self.size,
             "float64": self.cache.wide,
@@ -124,9 +131,10 @@ class PairSolver:
 
     def at(self, gamma: Floats, control: Control) -> HullPoint:
         """lambda = 1, where the solution is known: one pass over the kernel, for the scores, is all."""
+        before = self._counts()
         self._set(gamma, control)
         point = measure(self.hulls, self.state.gamma.copy(), self.state.scores.copy(), 1.0)
-        point.status, point.solver, point.details = CONVERGED, "closed form", self._details(0)
+        point.status, point.solver, point.details = CONVERGED, "closed form", self._details(before)
         point.bound = point.objective
         return point
 
