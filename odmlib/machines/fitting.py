@@ -19,6 +19,7 @@ from odmlib.data.problem import Problem
 from odmlib.kernels.cache import RowCache, bytes_for_all
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
+from odmlib.kernels.shift import needed_shift
 from odmlib.machines.machine import Effort, Machine, Task
 from odmlib.machines.running import TaskRun
 from odmlib.machines.starting import Start
@@ -33,6 +34,8 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 FETCH_VALUES = 5e7  # kernel values computed between two looks at the clock
+WORTHWHILE_ROWS = 200  # of a kernel task: from here on it pays to work on several at a time
+WORTHWHILE_VALUES = 20_000  # of a linear one
 
 
 @dataclass
@@ -65,8 +68,8 @@ def fit_classes(
         scheme = options.multiclass or machine.default_scheme(formula.name)
     start = None if init is None else Start(init, problem, scheme)
     linear = formula.name == "linear" and machine.linear_solver
-    data = (_Linear if linear else _Kernel)(machine, problem, formula, start)
-    memory = data.memory(scheme, control)
+    data = (_Linear if linear else _Kernel)(machine, problem, formula, scheme, start)
+    memory = data.memory(control)
     margins = TrainingMargins(scheme, problem.rows.n_rows)
     outcomes: dict[int, _Outcome] = {}
 
@@ -88,7 +91,7 @@ def fit_classes(
         solve,
         keep,
         threads=options.n_threads,
-        side_by_side=memory.cache is None or memory.cache.frozen,
+        side_by_side=data.worth_a_thread() and (memory.cache is None or memory.cache.frozen),
         budget=options.cache_bytes,
         need=lambda task: 0 if memory.cache is not None else memory.need(task),
     )
@@ -97,7 +100,8 @@ def fit_classes(
     offsets = np.array([result.offset for result in results])
     function = data.function([outcome.part for outcome in ordered], offsets)
     sides = [outcome.sides for outcome in ordered]
-    details = {"shift": results[0].details["shift"]} if "shift" in results[0].details else {}
+    shifts = [result.details["shift"] for result in results if "shift" in result.details]
+    details = {"shift": max(shifts)} if shifts else {}
     extras = machine.extras(results)
     return Fit(scheme, function, results, sides, margins.result(), machine.parameters(), details, extras)
 
@@ -120,8 +124,11 @@ class _Memory:
 class _Linear:
     """Sparse rows, on the columns that hold values where most columns are empty."""
 
-    def __init__(self, machine: Machine, problem: Problem, formula: KernelFormula, start: Start | None):
+    def __init__(
+        self, machine: Machine, problem: Problem, formula: KernelFormula, scheme: str, start: Start | None
+    ):
         self.machine, self.problem, self.bias, self.start = machine, problem, formula.bias, start
+        self.scheme = scheme
         self.dataset = problem.rows
         self.columns = np.arange(min(self.dataset.n_features, self.dataset.n_nonzeros + 1), dtype=np.int32)
         if self.dataset.n_features > len(self.columns):  # more columns than values: most are empty
@@ -129,7 +136,11 @@ class _Linear:
             self.dataset = self.dataset.on_columns(self.columns)
         self.rows = Rows(self.dataset, self.bias)
 
-    def memory(self, scheme: str, control: Control) -> _Memory:
+    def worth_a_thread(self) -> bool:
+        """Whether an average task is more than the Python around it, which runs in one thread at a time."""
+        return self.dataset.n_nonzeros * _task_share(self.problem, self.scheme) >= WORTHWHILE_VALUES
+
+    def memory(self, control: Control) -> _Memory:
         return _Memory(lambda task: 0)
 
     def solve(self, task: Task, effort: Effort) -> SolverResult:
@@ -157,26 +168,34 @@ class _Linear:
 
 
 class _Kernel:
-    """A kernel between all rows, made positive semidefinite where it is not."""
+    """A kernel between all rows, made positive semidefinite where it is not (one-vs-one: pair by pair)."""
 
-    def __init__(self, machine: Machine, problem: Problem, formula: KernelFormula, start: Start | None):
-        from odmlib.kernels.shift import needed_shift
-
+    def __init__(
+        self, machine: Machine, problem: Problem, formula: KernelFormula, scheme: str, start: Start | None
+    ):
+        self.scheme = scheme
         self.machine, self.problem, self.formula, self.start = machine, problem, formula, start
         options, rows = machine.options, problem.rows
         self.precomputed = formula.name == "precomputed"
         self.kernel = Kernel(formula, rows.to_dense() if self.precomputed else rows, options.n_threads)
-        self.kernel.shift_diagonal(needed_shift(self.kernel, options.seed))
+        # a part of a positive semidefinite matrix is one too
+        self.shift = needed_shift(self.kernel, options.seed)
+        if scheme != "ovo":
+            self.kernel.shift_diagonal(self.shift)
 
-    def memory(self, scheme: str, control: Control) -> _Memory:
+    def worth_a_thread(self) -> bool:
+        """Whether an average task is more than the Python around it, which runs in one thread at a time."""
+        return self.problem.rows.n_rows * _task_share(self.problem, self.scheme) >= WORTHWHILE_ROWS
+
+    def memory(self, control: Control) -> _Memory:
         """One-vs-rest tasks want the same rows: all of them computed once where they fit, else a cache that
         one task leaves to the next. One-vs-one tasks have rows of their own, short ones."""
         budget, n_rows = self.machine.options.cache_bytes, self.problem.rows.n_rows
-        if scheme == "binary":
+        if self.scheme == "binary":
             return _Memory(lambda task: budget)
         wide = self.machine.wants_wide_rows(self.kernel, self.problem.weights)
         own = _Memory(lambda task: bytes_for_all(len(task.signs), wide))
-        if scheme != "ovr" or not self.machine.shares_cache:
+        if self.scheme != "ovr" or not self.machine.shares_cache:
             return own
         cache = RowCache(self.kernel, budget, wide)
         if cache.capacity < n_rows:
@@ -194,6 +213,8 @@ class _Kernel:
         if task.rows is not None:
             kernel = kernel.restricted(task.rows)
             kernel.threads = effort.threads
+            if self.shift:
+                kernel.shift_diagonal(needed_shift(kernel, self.machine.options.seed))
         duals = None
         if self.start is not None:
             margins = self.start.margins(task, self.problem.rows, effort.threads)
@@ -223,7 +244,7 @@ class _Kernel:
 
     def _linear_function(self, terms: Dataset, offsets: Floats) -> LinearFunction:
         """The weights of a linear kernel's expansion: w = sum_i coefficient_i x_i."""
-        data = _Linear(self.machine, self.problem, self.formula, None)
+        data = _Linear(self.machine, self.problem, self.formula, self.scheme, None)
         parts = []
         for output in range(terms.n_features):
             coefficients = np.zeros(terms.n_rows)
@@ -234,6 +255,11 @@ class _Kernel:
         function = data.function(parts, offsets)
         assert isinstance(function, LinearFunction)
         return function
+
+
+def _task_share(problem: Problem, scheme: str) -> float:
+    """The part of the data that an average task has."""
+    return 2 / len(problem.labels) if scheme == "ovo" else 1.0
 
 
 def _entries(parts: list[tuple[Places, Floats]], n_rows: int) -> Dataset:

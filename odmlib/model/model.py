@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -68,16 +69,21 @@ class Model:
 
     def positions(self, X: Any, threads: int | None = None) -> NDArray[np.int64]:
         """The position in `labels` of the label predicted for every row."""
-        rows, n_threads = self._fitting(X), resolve_threads(threads)
-        step = max(1, BLOCK_SCORES // self.n_outputs)
-        if rows.n_rows <= step:
-            return winners(self.scheme, self.function.scores(rows, n_threads), self.n_classes)
+        rows = self._fitting(X)
         found = np.empty(rows.n_rows, dtype=np.int64)
-        for begin in range(0, rows.n_rows, step):
-            part = np.arange(begin, min(begin + step, rows.n_rows))
-            scores = self.function.scores(rows.take(part), n_threads)
+        for part, scores in self._score_blocks(rows, resolve_threads(threads)):
             found[part] = winners(self.scheme, scores, self.n_classes)
         return found
+
+    def _score_blocks(self, rows: Dataset, threads: int) -> Iterator[tuple[slice, Floats]]:
+        """Outputs of some rows at a time: with many pairs of classes all of them are too much to hold."""
+        step = max(1, BLOCK_SCORES // self.n_outputs)
+        if rows.n_rows <= step:
+            yield slice(0, rows.n_rows), self.function.scores(rows, threads)
+            return
+        for begin in range(0, rows.n_rows, step):
+            end = min(begin + step, rows.n_rows)
+            yield slice(begin, end), self.function.scores(rows.take(np.arange(begin, end)), threads)
 
     def labels_for(self, scores: Floats) -> NDArray:
         """The labels that belong to decision values."""
@@ -90,12 +96,14 @@ class Model:
     def margins(self, X: Any, y: Any, threads: int | None = None) -> Floats:
         """By how much the class of every row wins (model/schemes.py); two classes: its decision value, turned
         to be positive where y is predicted."""
-        given = np.asarray(y).ravel()
-        scores = self.decision_function(X, threads)
-        if len(given) != len(scores):
-            raise ParameterError(f"X has {len(scores)} rows but y has {len(given)} labels")
+        given, rows = np.asarray(y).ravel(), self._fitting(X)
+        if len(given) != rows.n_rows:
+            raise ParameterError(f"X has {rows.n_rows} rows but y has {len(given)} labels")
         codes = self.codes_of(given)
-        return margins_of(self.scheme, scores.reshape(-1, self.n_outputs), codes, self.n_classes)
+        margins = np.empty(rows.n_rows)
+        for part, scores in self._score_blocks(rows, resolve_threads(threads)):
+            margins[part] = margins_of(self.scheme, scores, codes[part], self.n_classes)
+        return margins
 
     def codes_of(self, given: NDArray) -> NDArray[np.int64]:
         """The position in `labels` of every given label; a label that the model does not know is an error."""

@@ -24,11 +24,11 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def write_large(n_rows: int, n_features: int = 20) -> None:
+def write_large(n_rows: int, n_features: int = 20, n_classes: int = 2) -> None:
     """Noise that no machine can learn: training to a tiny gap takes long."""
     random = np.random.default_rng(0)
     X = random.normal(size=(n_rows, n_features)).round(2)
-    labels = random.choice([1, -1], n_rows)
+    labels = random.choice([1, -1] if n_classes == 2 else np.arange(n_classes), n_rows)
     pattern = "%d " + " ".join(f"{j}:%g" for j in range(1, n_features + 1)) + "\n"
     rows = np.column_stack([labels, X]).tolist()
     Path("large").write_text("".join([pattern % tuple(row) for row in rows]))
@@ -68,6 +68,25 @@ def test_signals_end_training_at_once(options, n_rows, number, code, word):
         wait_for_training(process)
         process.send_signal(number)
         assert end_of(process) == (code, b"odm-train: " + word + b"\n")
+    assert files() == ["large"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-t 0 --solver dcd -c 1000 -h 0 -j 3",
+        "-t 0 --solver dcd -c 1000 -h 0 -j 1",
+        "-t 2 -g 0.1 -c 1000 -m 20 -j 2",
+        "-t 2 -g 0.1 -c 1000 -m 20 -j 2 --multiclass ovr",
+        "-t 2 -g 0.1 -c 1000 -m 200 -j 2 --multiclass ovr",
+    ],
+)
+def test_signals_end_training_of_many_classes_at_once(options):
+    write_large(6_000, n_classes=5)
+    with start("train", *options.split(), "-e", "1e-15", "--max-iter", "100000000", "large", "m") as process:
+        wait_for_training(process)
+        process.send_signal(signal.SIGINT)
+        assert end_of(process) == (130, b"odm-train: interrupted\n")
     assert files() == ["large"]
 
 

@@ -134,3 +134,15 @@ def test_wrong_lengths_are_refused(call):
     rows = Rows(Dataset.from_any(np.ones((2, 3))), 1.0)
     with pytest.raises(AssertionError):
         getattr(rows, call)(np.ones(7))
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 7])
+@pytest.mark.parametrize("bias", [0.0, 1.5])
+def test_products_with_several_outputs(dense, bias, n_outputs):
+    rows, full = Rows(Dataset.from_any(dense), bias), with_bias(dense, bias)
+    weights = np.random.default_rng(2).standard_normal((full.shape[1], n_outputs))
+    found = rows.products(weights, 2)
+    assert found.shape == (len(dense), n_outputs)
+    np.testing.assert_allclose(found, full @ weights, atol=1e-12)
+    for place in range(n_outputs):
+        assert np.array_equal(found[:, place], rows.product(np.ascontiguousarray(weights[:, place])))

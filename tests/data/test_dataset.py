@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sparse
 
-from odmlib.data.dataset import Dataset
+from odmlib.data.dataset import Dataset, from_entries, summed_rows
 from odmlib.errors import ParameterError
 
 DENSE = np.array([[0.0, 1.5, 0.0, -2.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 4.0, 0.5], [0.0, 0.0, 0.0, 0.0]])
@@ -188,3 +188,18 @@ def test_pickle_and_repr():
 def test_a_dataset_passes_through():
     rows = Dataset.from_any(DENSE)
     assert Dataset.from_any(rows) is rows
+
+
+def test_rows_from_entries_in_any_order():
+    generator = np.random.default_rng(5)
+    rows, columns = generator.integers(0, 7, size=60), generator.integers(0, 4, size=60)
+    values = generator.integers(1, 9, size=60).astype(float)
+    dense = np.zeros((7, 4))
+    np.add.at(dense, (rows, columns), values)
+    check(from_entries(rows, columns, values, (7, 4)), dense)
+    nothing = np.zeros(0, dtype=np.int64)
+    check(from_entries(nothing, nothing, np.zeros(0), (3, 2)), np.zeros((3, 2)))
+    places = generator.integers(0, 3, size=7)
+    summed = np.zeros((4, 4))
+    np.add.at(summed, places, dense)
+    check(summed_rows(Dataset.from_any(dense), places, 4), summed)

@@ -1,5 +1,6 @@
 """The row cache against a list that does the same by hand."""
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
-from odmlib.kernels.cache import RowCache
+from odmlib.kernels.cache import RowCache, bytes_for_all
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 
@@ -124,3 +125,49 @@ def test_wide_rows(kernel):
     assert np.array_equal(cache.rows([5, 6]), kernel.block([5, 6], wide=True))
     assert cache.rows([5]).dtype == np.float64
     assert RowCache(kernel, budget_for(40), wide=True).capacity == 40 * (832 + 32) // (1600 + 32)
+
+
+def test_a_frozen_cache_serves_any_number_of_threads():
+    kernel = Kernel(KernelFormula("rbf"), Dataset.from_any(np.random.default_rng(4).normal(size=(60, 3))))
+    cache = RowCache(kernel, bytes_for_all(60, False))
+    assert cache.capacity == 60
+    with pytest.raises(ParameterError, match="holds every row"):
+        cache.freeze()
+    cache.fill(np.arange(60))
+    cache.freeze()
+    whole, counts = kernel.block(range(60)), (cache.hits, cache.misses)
+    failures = []
+
+    def read(seed):
+        for _ in range(200):
+            rows = np.random.default_rng(seed).integers(0, 60, size=20)
+            if not np.array_equal(cache.rows(rows), whole[rows]):
+                failures.append(seed)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert (cache.hits, cache.misses) == counts == (0, 60)
+
+
+def test_release_gives_the_memory_back():
+    kernel = Kernel(KernelFormula("rbf"), Dataset.from_any(np.random.default_rng(4).normal(size=(60, 3))))
+    cache = RowCache(kernel, 1 << 20)
+    empty = cache.bytes_used
+    cache.fill(np.arange(40))
+    assert cache.bytes_used > empty
+    cache.release()
+    assert (cache.bytes_used, cache.resident()) == (empty, [])
+    assert np.array_equal(cache.rows([3, 5]), kernel.block([3, 5]))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 64, 100])
+def test_bytes_for_all_rows_are_just_enough(n, wide):
+    kernel = Kernel(KernelFormula("linear"), Dataset.from_any(np.ones((n, 1))))
+    assert RowCache(kernel, bytes_for_all(n, wide), wide).capacity == n
+    if n > 2:
+        assert RowCache(kernel, bytes_for_all(n, wide) - 1, wide).capacity == n - 1

@@ -78,3 +78,20 @@ def test_bad_input():
         kernel_scores(KernelFormula("poly"), rows, [1.0], rows)
     with pytest.raises(ParameterError, match="no formula"):
         kernel_scores(KernelFormula("precomputed"), rows, [1.0], rows)
+
+
+def test_sparse_coefficients():
+    """Coefficients as rows of entries are those of the matrix, also where a support row has none."""
+    rng = np.random.default_rng(9)
+    support, test = random_rows(rng, 90, 8, 0.6), random_rows(rng, 40, 8, 0.6)
+    dense = rng.standard_normal((90, 50)) * (rng.random((90, 50)) < 0.05)
+    formula = KernelFormula("rbf", gamma=0.2)
+    given = [Dataset.from_any(X) for X in (support, test)]
+    whole = kernel_scores(formula, given[0], dense, given[1], threads=2)
+    found = kernel_scores(formula, given[0], Dataset.from_any(dense), given[1])
+    assert found.tobytes() == whole.tobytes()
+    np.testing.assert_allclose(
+        found, np.asarray(kernel_matrix(formula, test, support), float) @ dense, atol=1e-12
+    )
+    with pytest.raises(ParameterError, match="one coefficient"):
+        kernel_scores(formula, given[0], Dataset.from_any(dense[:50]), given[1])
