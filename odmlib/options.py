@@ -158,7 +158,7 @@ class TrainOptions:
         None,
         "--multiclass",
         "more than two classes: ovo (one-vs-one) or ovr (one-vs-rest) "
-        "(default ovr for linear, ovo for other kernels)",
+        "(default ovr for linear and kmomd, else ovo)",
         str,
         "NAME",
     )
