@@ -1,7 +1,7 @@
 """Names of machines, kernels and more; LIBSVM's number for one is its position. Light: no imports at all."""
 
 MACHINES = ("svm", "odml", "odm", "mcodm", "kmomd", "ssodm", "sodm")
-READY_MACHINES = ("svm", "odml", "odm")  # those that this version can train and load
+READY_MACHINES = ("svm", "odml", "odm", "kmomd")  # those that this version can train and load
 LEAVE_ONE_OUT_MACHINES = ("odm",)  # whose loss is a band: selection/left_out.py
 STATUSES = ("converged", "max_iter", "time_limit", "stopped", "stalled")  # of training, from good to bad
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")

@@ -18,14 +18,17 @@ from typing import Any
 from odmlib._core.threads import MAX_THREADS, resolve_threads
 from odmlib.errors import ParameterError
 from odmlib.names import KERNELS, MACHINES, READY_MACHINES
-from odmlib.parameters import MAX_DEGREE
+from odmlib.parameters import MAX_DEGREE, PARAMETERS
 
 SOLVERS = {  # per kind of kernel
     "linear": ("auto", "newton", "dcd", "blocks", "svrg"),
     "linear with a hinge": ("auto", "dcd", "interior-point"),
     "kernel": ("auto", "working-set"),
+    "kmomd linear": ("auto", "newton", "pairs"),
+    "kmomd kernel": ("auto", "pairs"),
 }
 HINGED_MACHINES = ("svm", "odml")
+KMOMD_LAMBDA = 0.1  # unless lambda or C is given
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
 
@@ -90,7 +93,7 @@ class TrainOptions:
     machine: str = _option(
         "odm",
         "-s --machine",
-        "machine, number or name: 0 svm (C-SVM), 1 odml (ODM^L), 2 odm (ODM)",
+        "machine, number or name: 0 svm (C-SVM), 1 odml (ODM^L), 2 odm (ODM), 4 kmomd (KM-OMD)",
         _numbered(MACHINES, "machine"),
         "M",
     )
@@ -113,7 +116,12 @@ class TrainOptions:
     coef0: float = _option(0.0, "-r --coef0", "coef0 r of poly and sigmoid", _number, "R")
     C: float | None = _option(None, "-c --C", "C: weight of one row's loss (default 1)", _number, "C")
     lambda_: float | None = _option(
-        None, "--lambda", "the papers' total weight instead of C: lambda = C x rows", _number, "L"
+        None,
+        "--lambda",
+        "the papers' weight instead of C: lambda = C x rows; kmomd: from 0 (hard margin) to 1 (centroids), "
+        "C = (1-lambda)/lambda (default 0.1)",
+        _number,
+        "L",
     )
     lambda1: float | None = _option(
         None,
@@ -131,6 +139,21 @@ class TrainOptions:
     theta: float = _option(
         0.2, "-p --theta", "theta: half-width of the loss-free band, 0 <= theta < 1", _number, "T"
     )
+    threshold: str = _option(
+        "midpoint",
+        "--threshold",
+        "kmomd: midpoint of the nearest points, kkt (bias of the equal L2-loss SVM), or none "
+        "(with --lambda 1: the average-margin classifier)",
+        str,
+        "NAME",
+    )
+    decision_scale: str = _option(
+        "unit",
+        "--decision-scale",
+        "kmomd: decision values are distances (unit) or an SVM's, with margins of 1 (svm)",
+        str,
+        "NAME",
+    )
     bias: float | None = _option(
         None,
         "-B --bias",
@@ -146,7 +169,7 @@ class TrainOptions:
         None,
         "--multiclass",
         "more than two classes: ovo (one-vs-one) or ovr (one-vs-rest) "
-        "(default ovr for linear, ovo for other kernels)",
+        "(default ovr for linear and kmomd, else ovo)",
         str,
         "NAME",
     )
@@ -160,7 +183,8 @@ class TrainOptions:
     solver: str = _option(
         "auto",
         "--solver",
-        "auto; linear: newton, dcd, blocks, svrg (svm, odml: dcd, interior-point); other kernels: working-set",
+        "auto; linear: newton, dcd, blocks, svrg (svm, odml: dcd, interior-point; kmomd: newton, pairs); "
+        "other kernels: working-set (kmomd: pairs)",
         str,
         "NAME",
     )
@@ -184,7 +208,9 @@ class TrainOptions:
 
     @property
     def bias_value(self) -> float:
-        """Value of the bias feature, 0 for none."""
+        """Value of the bias feature, 0 for none; kmomd has a threshold, and constants cancel in it."""
+        if self.machine == "kmomd":
+            return 0.0
         if self.bias is None:
             return 1.0 if self.kernel in BIASED_KERNELS else 0.0
         return max(0.0, float(self.bias))
@@ -198,7 +224,14 @@ class TrainOptions:
         return resolve_threads(self.threads)
 
     def weights_for(self, total_weight: float) -> tuple[float, float]:
-        """(C, lambda) when the row weights sum to `total_weight`: lambda = C total_weight."""
+        """(C, lambda) when the row weights sum to `total_weight`: lambda = C total_weight.
+
+        kmomd: C = (1-lambda) / lambda, whatever the weights."""
+        if self.machine == "kmomd":
+            if self.C is not None:
+                return float(self.C), 1 / (1 + float(self.C))
+            share = KMOMD_LAMBDA if self.lambda_ is None else float(self.lambda_)
+            return (1 - share) / share if share > 0 else math.inf, share
         if self.lambda_ is not None:
             return float(self.lambda_) / total_weight, float(self.lambda_)
         C = 1.0 if self.C is None else float(self.C)
@@ -234,12 +267,20 @@ def _check(options: TrainOptions) -> None:
     _require_number(options, "coef0", -math.inf, math.inf)
     if options.C is not None and options.lambda_ is not None:
         raise ParameterError("C (-c) and lambda_ (--lambda) say the same thing; give one of them")
-    for name in ("C", "lambda_"):
-        if getattr(options, name) is not None:
-            _require_number(options, name, 0, math.inf, open_low=True)
+    if options.C is not None:
+        _require_number(options, "C", 0, math.inf, open_low=True)
+    if options.lambda_ is not None and options.machine == "kmomd":
+        _require_number(options, "lambda_", 0, 1)
+    elif options.lambda_ is not None:
+        _require_number(options, "lambda_", 0, math.inf, open_low=True)
     for name in ("lambda1", "lambda2"):
         if getattr(options, name) is not None:
             _require_number(options, name, 0, math.inf)
+    for name in ("threshold", "decision_scale"):
+        choices = PARAMETERS[name].choices
+        _require(getattr(options, name) in choices, options, name, "one of " + ", ".join(choices))
+    if options.machine == "kmomd":
+        _check_kmomd(options)
     _require_number(options, "nu", 0, 1)
     _require_number(options, "theta", 0, 1, open_high=True)
     if options.bias is not None:
@@ -249,6 +290,8 @@ def _check(options: TrainOptions) -> None:
     kind, where = "linear" if options.kernel == "linear" else "kernel", f"kernel {options.kernel}"
     if kind == "linear" and options.machine in HINGED_MACHINES:
         kind, where = "linear with a hinge", f"machine {options.machine} and {where}"
+    if options.machine == "kmomd":
+        kind, where = f"kmomd {kind}", f"machine kmomd and {where}"
     _require(
         options.solver in SOLVERS[kind],
         options,
@@ -268,6 +311,19 @@ def _check(options: TrainOptions) -> None:
         _require_number(options, "time_limit", 0, math.inf, open_low=True)
     _check_class_weight(options.class_weight)
     _require(options.callback is None or callable(options.callback), options, "callback", "a function")
+
+
+def _check_kmomd(options: TrainOptions) -> None:
+    _, share = options.weights_for(1.0)
+    if options.threshold == "none" and share != 1:
+        raise ParameterError(
+            f"threshold none (the average-margin classifier) needs lambda (--lambda) 1, found {share:g}"
+        )
+    if share == 1 and (options.threshold == "kkt" or options.decision_scale == "svm"):
+        what = "threshold kkt" if options.threshold == "kkt" else "decision_scale svm"
+        raise ParameterError(f"{what} needs lambda (--lambda) below 1: at 1 the equal SVM has C = 0")
+    if share == 0 and options.solver == "newton":
+        raise ParameterError("solver newton needs lambda (--lambda) above 0; the hard margin takes pairs")
 
 
 def _check_class_weight(wish: Mapping | str | None) -> None:

@@ -43,6 +43,8 @@ PARAMETERS = {
     "lambda2": Parameter(0),
     "nu": Parameter(0, 1),
     "theta": Parameter(0, math.nextafter(1, 0)),
+    "threshold": Parameter(choices=("midpoint", "kkt", "none")),
+    "decision_scale": Parameter(choices=("unit", "svm")),
     "bias": Parameter(0),
     "tol": Parameter(0, 1),
 }
@@ -52,6 +54,7 @@ MACHINE_PARAMETERS = {
     "svm": ("C", "lambda"),
     "odml": ("C", "lambda", "lambda1", "lambda2"),
     "odm": ("C", "lambda", "nu", "theta"),
+    "kmomd": ("lambda", "threshold", "decision_scale"),
 }
 COMMON_PARAMETERS = ("bias", "tol")
 

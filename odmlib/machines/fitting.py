@@ -49,6 +49,7 @@ class Fit:
     margins: Floats  # of every training row
     parameters: dict[str, Any]  # the machine's own
     details: dict[str, Any] = field(default_factory=dict)
+    extras: dict[str, tuple[float, ...]] = field(default_factory=dict)  # of the model: model/extras.py
 
 
 def fit_classes(
@@ -101,7 +102,8 @@ def fit_classes(
     sides = [outcome.sides for outcome in ordered]
     shifts = [result.details["shift"] for result in results if "shift" in result.details]
     details = {"shift": max(shifts)} if shifts else {}
-    return Fit(scheme, function, results, sides, margins.result(), machine.parameters(), details)
+    extras = machine.extras(results)
+    return Fit(scheme, function, results, sides, margins.result(), machine.parameters(), details, extras)
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,10 @@ class Machine:
         }
         return {name: value if isinstance(value, str) else float(value) for name, value in values.items()}
 
+    def extras(self, results: list[SolverResult]) -> dict[str, tuple[float, ...]]:
+        """Optional parts of the model, a number per output: see model/extras.py."""
+        return {}
+
     def loss(self) -> MarginLoss:
         raise NotImplementedError
 

@@ -19,6 +19,7 @@ from odmlib.data.problem import Problem
 from odmlib.errors import ConvergenceWarning, ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.machines.fitting import Fit, fit_classes
+from odmlib.machines.kmomd import KmOmd
 from odmlib.machines.odm import Odm
 from odmlib.machines.odml import Odml
 from odmlib.machines.svm import Svm
@@ -29,10 +30,12 @@ from odmlib.selection.margins import margin_summary
 from odmlib.solvers.control import CONVERGED, Control
 
 # machine: (problem, formula, options, control, model to start from) -> Fit
-FITTERS: dict[str, Callable[[Problem, KernelFormula, TrainOptions, Control, Model | None], Fit]] = {
+Fitter = Callable[[Problem, KernelFormula, TrainOptions, Control, Model | None], Fit]
+FITTERS: dict[str, Fitter] = {
     "svm": partial(fit_classes, Svm),
     "odml": partial(fit_classes, Odml),
     "odm": partial(fit_classes, Odm),
+    "kmomd": partial(fit_classes, KmOmd),
 }
 
 
@@ -45,8 +48,8 @@ def train(X: Any, y: Any, **options: Any) -> Model:
     return model
 
 
-def train_problem(problem: Problem, options: TrainOptions) -> Model:
-    """`train` for data that are checked already; never warns."""
+def train_problem(problem: Problem, options: TrainOptions, fitter: Fitter | None = None) -> Model:
+    """`train` for data that are checked already; never warns. `fitter`: instead of the machine's own."""
     started = time.perf_counter()
     if options.kernel == "precomputed" and problem.rows.n_rows != problem.rows.n_features:
         raise ParameterError(
@@ -56,7 +59,7 @@ def train_problem(problem: Problem, options: TrainOptions) -> Model:
     formula = kernel_formula(problem.rows, options)
     control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
     with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
-        fit = FITTERS[options.machine](problem, formula, options, control, _loaded(options.init))
+        fit = (fitter or FITTERS[options.machine])(problem, formula, options, control, _loaded(options.init))
     if not all(math.isfinite(result.primal) for result in fit.results):
         indefinite = formula.name in ("sigmoid", "precomputed")
         raise ParameterError(
@@ -75,6 +78,7 @@ def train_problem(problem: Problem, options: TrainOptions) -> Model:
         parameters,
         {},
         scheme=fit.scheme,
+        extras=dict(fit.extras),
         training_margins=fit.margins,
     )
     model.report.update(_report(model, problem, options, fit, time.perf_counter() - started))
@@ -172,7 +176,7 @@ def _report(
         "seed": options.seed,
         "support_vectors": model.n_support,
         "margin": margin_summary(fit.margins, problem.weights),
-        "details": results[0].details if len(results) == 1 else fit.details,
+        "details": results[0].details if len(results) == 1 else fit.details | fit.extras,
     }
     if len(results) > 1:
         report["tasks"] = [

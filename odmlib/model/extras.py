@@ -13,6 +13,9 @@ COUNTS = ("outputs", "classes")  # or a number
 EXTRAS: dict[str, str | int] = {
     "probability_slopes": "outputs",  # model/probability.py
     "probability_offsets": "outputs",
+    "theta_midpoint": "outputs",  # kmomd: both thresholds, of which `offsets` are one
+    "theta_kkt": "outputs",
+    "norm": "outputs",  # kmomd: |v| of the nearest points' difference
 }
 
 

@@ -1,0 +1,213 @@
+"""KM-OMD, the kernel method for the optimisation of the margin distribution (spec/kmomd.md).
+
+    min  (1-lambda) |v|^2 + lambda sum_i gamma_i^2 / w_i,    v = sum_i y_i gamma_i phi(x_i)
+    f(x) = (<v, phi(x)> - theta) / |v|
+
+over gamma >= 0 summing to 1 in each class; w_i are the row weights (a row of weight 2 is that row twice).
+lambda = 1: v joins the two centroids; lambda = 0: the hard-margin SVM. In between v is the direction of the
+L2-loss SVM with bias and C = (1-lambda) / lambda; its bias is the threshold `kkt`, KM-OMD's own `midpoint`.
+lambda = 1 and no threshold: the average-margin classifier, v = sum_i y_i w_i phi(x_i) / sum_i w_i.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from odmlib.errors import ConvergenceWarning, ParameterError
+from odmlib.kernels.cache import RowCache
+from odmlib.machines.machine import Effort, Floats, Machine, Task
+from odmlib.model.model import Model
+from odmlib.options import TrainOptions
+from odmlib.solvers.control import CONVERGED, SolverResult
+from odmlib.solvers.hulls import NOT_SEPARABLE, HullPoint, start_gamma
+
+if TYPE_CHECKING:
+    from odmlib._core.rows import Rows
+    from odmlib.kernels.kernel import Kernel
+    from odmlib.solvers.pairs import PairSolver
+
+STORED = ("theta_midpoint", "theta_kkt", "norm")  # in the model, for every output
+
+
+@dataclass
+class Memory:
+    """What one lambda of a path leaves to the next."""
+
+    least_lambda: float
+    solver: PairSolver | None = None  # gamma, scores and kernel rows
+    start: Floats | None = field(default=None)  # linear: v
+
+
+class KmOmd(Machine):
+    name = "kmomd"
+
+    def __init__(self, options: TrainOptions, total_weight: float, memory: Memory | None = None):
+        super().__init__(options, total_weight)
+        self.memory = memory
+        self.linear_solver = self.lambda_ > 0 and options.solver != "pairs"
+
+    @property
+    def shares_cache(self) -> bool:
+        return True
+
+    @staticmethod
+    def default_scheme(kernel: str) -> str:
+        return "ovr"
+
+    def wants_wide_rows(self, kernel: Kernel, weights: Floats) -> bool:
+        from odmlib.solvers.pairs import needs_float64
+
+        lam = self.lambda_ if self.memory is None else self.memory.least_lambda
+        return needs_float64(kernel, weights, lam, self.options.tol)
+
+    def extras(self, results: list[SolverResult]) -> dict[str, tuple[float, ...]]:
+        columns = {name: tuple(float(result.details[name]) for result in results) for name in STORED}
+        return {name: values for name, values in columns.items() if all(map(math.isfinite, values))}
+
+    def start_duals(self, margins: Floats, task: Task, threads: int) -> Floats:
+        from odmlib.solvers._hulls import Hulls
+
+        return start_gamma(Hulls(task.signs, task.weights), task.signs, margins, self.lambda_)
+
+    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
+        from odmlib.solvers.pairs import PairSolver
+
+        solver = None if self.memory is None else self.memory.solver
+        if solver is None:
+            wide = self.wants_wide_rows(kernel, task.weights)
+            cache = effort.cache
+            if cache is None or cache.wide != wide:
+                cache = RowCache(kernel, effort.cache_bytes, wide)
+            solver = PairSolver(cache, task.signs, task.weights, effort.threads)
+        if self.memory is not None:
+            self.memory.solver = solver
+        if self.options.threshold == "none":
+            point = solver.at(task.weights / task.weights.sum(), effort.control)
+        else:
+            point = solver.solve(self.lambda_, effort.control, start)
+        result, scale = self._result(point, task, kernel.shift)
+        result.duals = scale * point.gamma
+        return result
+
+    def solve_linear(self, rows: Rows, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
+        from odmlib.solvers.hull_newton import hull_point, solve_hull_newton
+
+        if self.memory is not None and self.memory.start is not None:
+            start = self.memory.start
+        if self.options.threshold == "none":
+            gamma = task.weights / task.weights.sum()
+            point, v = hull_point(rows, task.signs, task.weights, gamma, effort.threads)
+        else:
+            point, v = solve_hull_newton(
+                rows,
+                task.signs,
+                task.weights,
+                self.lambda_,
+                effort.control,
+                threads=effort.threads,
+                start=start,
+            )
+        if self.memory is not None:
+            self.memory.start = v
+        result, scale = self._result(point, task, 0.0)
+        result.weights = scale * v
+        return result
+
+    def _result(self, point: HullPoint, task: Task, shift: float) -> tuple[SolverResult, float]:
+        """The result without duals or weights, and the number that v is multiplied with."""
+        if point.status == NOT_SEPARABLE:
+            raise ParameterError(
+                "not separable: the classes cannot be divided without errors, which lambda 0 (hard margin) "
+                "asks for; give a lambda (--lambda) above 0, such as 1e-6"
+            )
+        norm = math.sqrt(max(0.0, point.norm_squared))
+        scale = 1 / norm if norm > 0 else 1.0
+        if self.options.decision_scale == "svm":
+            scale = 2 * (1 - self.lambda_) / point.objective
+        average = self.options.threshold == "none"  # then no point of the hulls
+        thetas = {"midpoint": point.midpoint(task.signs, shift), "kkt": point.kkt(), "none": 0.0}
+        theta = thetas[self.options.threshold]
+        details = point.details | {
+            "theta_midpoint": math.nan if average else scale * thetas["midpoint"],
+            "theta_kkt": math.nan if average else scale * thetas["kkt"],
+            "norm": norm,
+            "ranking_margin": _ranking_margin(point.scores - shift * task.signs * point.gamma, task, norm),
+        }
+        primal, dual = (norm, norm) if average else (point.objective, point.bound)
+        result = SolverResult(
+            status=point.status,
+            primal=primal,
+            dual=dual,
+            gap=point.gap,
+            iterations=point.iterations,
+            solver=point.solver,
+            margins=scale * task.signs * (point.scores - theta),
+            details=details,
+            offset=scale * theta,
+        )
+        return result, scale
+
+
+def _ranking_margin(scores: Floats, task: Task, norm: float) -> dict[str, float]:
+    """(s_i - s_j) / |v| over all pairs of a positive i and a negative j, which count by their weights."""
+    unit = scores / norm if norm > 0 else scores
+    mean, variance, ends = [], [], []
+    for sign in (1.0, -1.0):
+        side = (task.signs == sign) & (task.weights > 0)
+        mean.append(float(np.average(unit[side], weights=task.weights[side])))
+        variance.append(float(np.average(np.square(unit[side] - mean[-1]), weights=task.weights[side])))
+        ends.append(float(unit[side].min() if sign > 0 else unit[side].max()))
+    return {"mean": mean[0] - mean[1], "variance": sum(variance), "min": ends[0] - ends[1]}
+
+
+def path(X: Any, y: Any, lambdas: Iterable[float], **options: Any) -> list[Model]:
+    """Models for every lambda, in the order given; trained from large to small, each from where the last one
+    ended and with its kernel rows. `options` are those of odmlib.train. With more than two classes every
+    lambda is trained by itself.
+
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [1.0], [3.0], [4.0]])
+    >>> [float(m.parameters["lambda"]) for m in path(X, [1, 1, 2, 2], [1, 0.1, 0], kernel="linear")]
+    [1.0, 0.1, 0.0]
+    """
+    from odmlib.data.problem import Problem
+    from odmlib.machines.fitting import fit_classes
+    from odmlib.machines.training import convergence_message, train_problem
+
+    wanted = [float(lam) for lam in lambdas]
+    settings = {lam: TrainOptions(**(options | {"machine": "kmomd", "lambda_": lam})) for lam in wanted}
+    if not wanted:
+        return []
+    first = settings[wanted[0]]
+    problem = Problem.from_arrays(X, y, first.sample_weight, first.class_weight)
+    memory = Memory(min(wanted)) if len(problem.labels) == 2 else None
+    models = {}
+    for lam in sorted(settings, reverse=True):
+        fitter = partial(fit_classes, partial(KmOmd, memory=memory))
+        models[lam] = train_problem(problem, settings[lam], fitter)
+        if models[lam].report["status"] != CONVERGED:
+            message = convergence_message(models[lam].report, first.tol)
+            warnings.warn(f"lambda {lam:g}: {message}", ConvergenceWarning, stacklevel=2)
+    return [models[lam] for lam in wanted]
+
+
+def with_threshold(model: Model, threshold: str) -> Model:
+    """The same KM-OMD model with the other threshold, `midpoint` or `kkt`: models hold both."""
+    key = f"theta_{threshold}"
+    if model.machine != "kmomd" or key not in STORED or key not in model.extras:
+        held = ", ".join(name.removeprefix("theta_") for name in model.extras if name.startswith("theta_"))
+        raise ParameterError(f"the model has no threshold {threshold!r} (it has: {held or 'none'})")
+    function = dataclasses.replace(model.function, offsets=np.array(model.extras[key]))
+    parameters = model.parameters | {"threshold": threshold}
+    report = model.report | {"parameters": parameters}
+    return dataclasses.replace(
+        model, function=function, parameters=parameters, report=report, training_margins=None
+    )
