@@ -1,9 +1,9 @@
 """All benchmarks in one run: python -m benchmarks [--only reading,linear] [--quick] [--write]
 
 Every benchmark is a module of this folder that prints its own tables, says what it compares, and ends with
-lines `* work: ratio (target ...): met`. A machine that is otherwise idle gives figures worth keeping. --write
-puts them into benchmarks/results.md together with the machine and the versions, the lines of all modules first;
-that file is never edited by hand. Ctrl-C ends the run; nothing is written then.
+lines `* work: ratio (target ...): met`. A machine that is otherwise idle gives figures worth keeping.
+--write puts them into benchmarks/results.md together with the machine and the versions, the lines of all
+modules first; that file is never edited by hand. Ctrl-C ends the run; nothing is written then.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ MINUTES = {
     "gil": (0.5, 0.2),
     "startup": (0.3, 0.1),
 }
-PACKAGES = (
-    "odmlib numpy scipy scikit-learn scikit-learn-intelex liblinear-official libsvm-official".split()
-)
+PEERS = ("scikit-learn", "scikit-learn-intelex", "liblinear-official", "libsvm-official")
+PACKAGES = ("odmlib", "numpy", "scipy", *PEERS)
 DEBIAN = ("liblinear-tools", "libsvm-tools")
 
 
@@ -62,7 +61,7 @@ def main() -> int:
         print(f"== {name}: {minutes:.1f} minutes" + (f", FAILED with exit code {code}" if code else ""))
         if code:
             failed.append(name)
-        verdicts += [f"{VERDICT}{name}: {line[len(VERDICT):]}" for line in lines if line.startswith(VERDICT)]
+        verdicts += [f"{VERDICT}{name}: {line[len(VERDICT) :]}" for line in lines if line.startswith(VERDICT)]
         title = f"## {name}\n\n`python -m benchmarks.{' '.join(words)}`, {minutes:.1f} minutes"
         parts.append(f"{title}{', **failed**' if code else ''}\n\n```\n{''.join(lines).strip()}\n```\n")
     print("\n== summary\n" + "".join(verdicts))

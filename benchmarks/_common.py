@@ -1,7 +1,8 @@
 """What the benchmarks share: data, clock, medians, tables, verdicts, and runs in a child with a time limit.
 
-A run that may take long, or that must not meet another library's threads, goes through `bounded`: a forked child
-does it and sends back what it returns. Peers with thread pools of their own are imported in such children only.
+A run that may take long, or that must not meet another library's threads, goes through `bounded`: a forked
+child does it and sends back what it returns. Peers with thread pools of their own are imported in such
+children only.
 """
 
 from __future__ import annotations
@@ -152,7 +153,10 @@ def _answer(run: Callable[[], Any], receiver: Any, sender: Any) -> None:
 
 
 def growth_of_memory(run: Callable[[], Any]) -> tuple[int, Any]:
-    """Largest growth of this process's resident memory while `run` works (for a fresh child), and its result."""
+    """Largest growth of this process's resident memory while `run` works, and its result.
+
+    For a fresh process or child: what was freed before is used again without growth.
+    """
     before = resident_bytes("VmRSS")
     result = run()
     return resident_bytes("VmHWM") - before, result
@@ -241,19 +245,21 @@ def met(value: float | None, target: float, at_least: bool = False) -> str:
     return "met" if (value >= target if at_least else value <= target) else "not met"
 
 
-def verdict(work: str, values: Sequence[float | None], target: float, at_least: bool = False) -> None:
-    """One line for the summary: the worst of the values against the target."""
-    known = [value for value in values if value is not None]
+def verdict(work: str, values: Sequence[float | None], target: float | None, at_least: bool = False) -> None:
+    """One line for the summary: the worst of the values, against the target if there is one."""
+    known = [float(value) for value in values if value is not None]
     if not known:
         print(f"{VERDICT}{work}: not measured", flush=True)
         return
     worst = min(known) if at_least else max(known)
-    reached = sum(met(value, target, at_least) == "met" for value in known)
-    text = f"{shown(float(worst))}" if len(known) == 1 else (
-        f"median {shown(float(statistics.median(known)))}, worst {shown(float(worst))}, {reached} of {len(known)} within"
-    )
-    sign = ">=" if at_least else "<="
-    print(f"{VERDICT}{work}: {text} (target {sign} {target:g}): {met(worst, target, at_least)}", flush=True)
+    text = shown(worst)
+    if len(known) > 1:
+        text = f"median {shown(statistics.median(known))}, worst {text} of {len(known)}"
+    if target is not None:
+        reached = sum(met(value, target, at_least) == "met" for value in known)
+        within = f", {reached} of {len(known)} within" if len(known) > 1 else ""
+        text += f"{within} (target {'>=' if at_least else '<='} {target:g}): {met(worst, target, at_least)}"
+    print(f"{VERDICT}{work}: {text}", flush=True)
 
 
 @functools.cache

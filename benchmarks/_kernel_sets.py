@@ -18,7 +18,7 @@ TEST_ROWS = 10_000
 
 @dataclass(frozen=True)
 class KernelSet:
-    """gamma None: 1 / (columns x variance). `scaling`: "none", "unit" (every column to [0, 1]) or "pixels"."""
+    """gamma None: 1 / (columns x variance). `scaling`: "none", "unit" (columns to [0, 1]) or "pixels"."""
 
     name: str
     gamma: float | None

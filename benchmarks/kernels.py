@@ -2,13 +2,14 @@
 
     python -m benchmarks.kernels [--sets a9a,ijcnn1] [--quick]
 
-RBF ODM with nu = 1 to a relative duality gap of 1e-3, against epsilon-SVR on the labels with epsilon = theta and
-the same kernel and C, at the peers' tolerance 1e-3 and the same cache of 4 GB. nu = 1 gives ODM the two-sided band of
-SVR; its loss beyond the band is squared where SVR's is linear, so objectives cannot be compared: accuracies on test rows
-(training rows where the set has no test rows, marked t) stand beside the times. C-SVC solves another problem too.
-oneDAL (scikit-learn-intelex) uses two threads as odmlib does; `float32` gives it the rows in single precision, in which odmlib
-keeps its kernel values. LIBSVM (scikit-learn's, dense rows) has no threads and gets at most 12,000 rows, and odmlib
-is timed on the same rows for that ratio. A run beyond its limit is ended; `<` marks the ratio as an upper bound.
+RBF ODM with nu = 1 to a relative duality gap of 1e-3, against epsilon-SVR on the labels with epsilon =
+theta and the same kernel and C, at the peers' tolerance 1e-3 and the same cache of 4 GB. nu = 1 gives ODM
+the two-sided band of SVR; its loss beyond the band is squared where SVR's is linear, so objectives cannot
+be compared: accuracies on test rows (training rows where the set has no test rows, marked t) stand beside
+the times. C-SVC solves another problem too. oneDAL (scikit-learn-intelex) uses two threads as odmlib does;
+`float32` gives it the rows in single precision, in which odmlib keeps its kernel values. LIBSVM
+(scikit-learn's, dense rows) has no threads and gets at most 12,000 rows, and odmlib is timed on the same
+rows for that ratio. A run beyond its limit is ended; `<` marks the ratio as an upper bound.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ def compare_onedal(problems: list[KernelProblem]) -> None:
         return
     table = Table(
         f"odmlib and oneDAL, {n_threads()} thread(s), cache {CACHE_MB} MB: seconds and % right",
-        ("set", 33), ("rows", 6), ("odmlib", 7), ("%", 6), ("SVR", 7), ("%", 6), ("ratio", 6), ("target", 6), ("", 7),
-        ("float32", 7), ("ratio", 6), ("SVC", 7), ("%", 6), ("ratio", 6), ("odmlib", 0),
+        ("set", 33), ("rows", 6), ("odmlib", 7), ("%", 6), ("SVR", 7), ("%", 6), ("ratio", 6), ("target", 6),
+        ("", 7), ("float32", 7), ("ratio", 6), ("SVC", 7), ("%", 6), ("ratio", 6), ("odmlib", 0),
     )  # fmt: skip
     ratios, single_ratios = [], []
     for problem in problems:
@@ -111,13 +112,14 @@ def compare_onedal(problems: list[KernelProblem]) -> None:
         ratios.append(value)
         single_ratios.append(single_value)
         table.add(
-            problem.label, len(problem.y), ours[0], f"{ours[1]:.2f}{mark}", *cells(svr, LIMIT), text, ONEDAL_TARGET,
-            met(value, ONEDAL_TARGET), cells(single, LIMIT)[0], single_text, *cells(svc, LIMIT),
+            problem.label, len(problem.y), ours[0], f"{ours[1]:.2f}{mark}", *cells(svr, LIMIT), text,
+            ONEDAL_TARGET, met(value, ONEDAL_TARGET), cells(single, LIMIT)[0], single_text,
+            *cells(svc, LIMIT),
             against(ours[0], svc, LIMIT)[1], ours[2],
         )  # fmt: skip
     print()
     verdict("RBF ODM at gap 1e-3 against oneDAL's SVR", ratios, ONEDAL_TARGET)
-    verdict("the same against oneDAL's SVR on float32 rows (no target)", single_ratios, ONEDAL_TARGET)
+    verdict("the same against oneDAL's SVR on float32 rows", single_ratios, None)
 
 
 def compare_libsvm(problems: list[KernelProblem]) -> None:
@@ -125,8 +127,8 @@ def compare_libsvm(problems: list[KernelProblem]) -> None:
         return
     table = Table(
         f"odmlib ({n_threads()} thread(s)) and LIBSVM on at most {LIBSVM_ROWS} rows: seconds and % right",
-        ("set", 33), ("rows", 6), ("odmlib", 7), ("%", 6), ("SVR", 7), ("%", 6), ("ratio", 7), ("target", 6), ("", 7),
-        ("SVC", 7), ("%", 6), ("ratio", 7),
+        ("set", 33), ("rows", 6), ("odmlib", 7), ("%", 6), ("SVR", 7), ("%", 6), ("ratio", 7), ("target", 6),
+        ("", 7), ("SVC", 7), ("%", 6), ("ratio", 7),
     )  # fmt: skip
     ratios = []
     for problem in problems:
@@ -143,8 +145,8 @@ def compare_libsvm(problems: list[KernelProblem]) -> None:
         ratios.append(value)
         table.add(
             part.label, len(part.y), ours[0], f"{ours[1]:.2f}{'' if part.own_test else 't'}",
-            *cells(svr, LIBSVM_LIMIT), text, LIBSVM_TARGET, met(value, LIBSVM_TARGET), *cells(svc, LIBSVM_LIMIT),
-            against(ours[0], svc, LIBSVM_LIMIT)[1],
+            *cells(svr, LIBSVM_LIMIT), text, LIBSVM_TARGET, met(value, LIBSVM_TARGET),
+            *cells(svc, LIBSVM_LIMIT), against(ours[0], svc, LIBSVM_LIMIT)[1],
         )  # fmt: skip
     print()
     verdict(f"RBF ODM against LIBSVM's SVR, at most {LIBSVM_ROWS} rows", ratios, LIBSVM_TARGET)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.limits [--quick]
 
-cache    the time with 500 and 200 MB of cache divided by the time with 4 GB, same data, same gap. `cache` is what
-         the cached rows may hold at most, `grown` how much the process grew during training: the cached rows,
-         the rows of data in single precision, and the block's own matrices.
+cache    the time with 500 and 200 MB of cache divided by the time with 4 GB, same data, same gap. `cache` is
+         what the cached rows may hold at most, `grown` how much the process grew during training: cached
+         rows, the data in single precision, and the block's own matrices.
 C        the gap reached and the time from C = 2^-5 to 2^10 on at most 10,000 rows
 threads  one thread's time divided by two threads'
 """
@@ -123,7 +123,9 @@ def report_threads(problems: list[KernelProblem]) -> None:
     if n_threads() < 2:
         print("\nthreads: skipped, there is one core")
         return
-    table = Table("threads", ("set", 33), ("rows", 6), "1 thread", "2 threads", "speed-up", ("target", 6), ("", 7))
+    table = Table(
+        "threads", ("set", 33), ("rows", 6), "1 thread", "2 threads", "speed-up", ("target", 6), ("", 7)
+    )
     values = []
     for problem in problems:
         answers = [child(problem, threads) for threads in (1, 2)]

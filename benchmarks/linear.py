@@ -2,13 +2,13 @@
 
     python -m benchmarks.linear [--sets a9a,ijcnn1] [--C 0.03125,1,32] [--solver auto] [--quick]
 
-nu = 1, so that LIBLINEAR's -s 11 solves the very same problem: -p theta -c C/(1-theta)^2 -B 1. Both get the data
-in their own structure in memory; only training is timed: odmlib on two threads, LIBLINEAR (which has no threads).
-odmlib runs with the accuracy as its relative duality gap. LIBLINEAR's -e promises no accuracy, so it is run down
-a ladder of -e, and the loosest one counts whose objective is within the accuracy of the best objective known
-(odmlib's at a much smaller gap, or any seen). `off` is how far above that each objective lies, relative.
-A run of LIBLINEAR is ended when it takes ten times as long as odmlib to 1e-6, but not before 20 s and not after
-60 s; `<` then marks the ratio as an upper bound.
+nu = 1, so that LIBLINEAR's -s 11 solves the very same problem: -p theta -c C/(1-theta)^2 -B 1. Both get the
+data in their own structure in memory; only training is timed: odmlib on two threads, LIBLINEAR (which has
+no threads). odmlib runs with the accuracy as its relative duality gap. LIBLINEAR's -e promises no accuracy,
+so it is run down a ladder of -e, and the loosest one counts whose objective is within the accuracy of the
+best objective known (odmlib's at a much smaller gap, or any seen). `off` is how far above that each
+objective lies, relative. A run of LIBLINEAR is ended when it takes ten times as long as odmlib to 1e-6, but
+not before 20 s and not after 60 s; `<` then marks the ratio as an upper bound.
 """
 
 from __future__ import annotations
@@ -67,7 +67,14 @@ def run_odmlib(problem: Any, C: float, tol: float, solver: str) -> tuple[Run, An
     from odmlib.options import TrainOptions
 
     options = TrainOptions(
-        kernel="linear", C=C, nu=1.0, theta=THETA, tol=tol, solver=solver, threads=n_threads(), time_limit=LIMIT
+        kernel="linear",
+        C=C,
+        nu=1.0,
+        theta=THETA,
+        tol=tol,
+        solver=solver,
+        threads=n_threads(),
+        time_limit=LIMIT,
     )
     seconds, model = median_time(partial(train_problem, problem, options))
     report = model.report
@@ -83,7 +90,14 @@ def best_objective(problem: Any, C: float, start: Any) -> float:
     from odmlib.options import TrainOptions
 
     options = TrainOptions(
-        kernel="linear", C=C, nu=1.0, theta=THETA, tol=BEST, init=start, threads=n_threads(), time_limit=BEST_LIMIT
+        kernel="linear",
+        C=C,
+        nu=1.0,
+        theta=THETA,
+        tol=BEST,
+        init=start,
+        threads=n_threads(),
+        time_limit=BEST_LIMIT,
     )
     return train_problem(problem, options).report["primal"]
 
@@ -162,7 +176,7 @@ def main() -> int:
     print()
     verdict("nu = 1 at 1e-6 against LIBLINEAR -s 11", ratios[1e-6], TARGET)
     verdict("the same, never above", ratios[1e-6], CEILING)
-    verdict("at 1e-3 (no target in the issue)", ratios[1e-3], CEILING)
+    verdict("at 1e-3", ratios[1e-3], None)
     return 0
 
 

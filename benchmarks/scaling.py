@@ -1,9 +1,9 @@
 """How training time grows with the rows: python -m benchmarks.scaling [--quick]
 
-Generated rows with labels by a random hyperplane and noise, two threads, nu = 1, C = 1, gap 1e-3: kernel machines
-(RBF, 20 columns, cache 4 GB) on 1,000 to 50,000 rows, linear ones (10 dense columns, in memory) on 10,000 to 10 million.
-`exponent` is the local one: time grows as rows to that power between two lines. A size that would not fit the memory,
-and the sizes after one that took more than a minute, are left out.
+Generated rows with labels by a random hyperplane and noise, two threads, nu = 1, C = 1, gap 1e-3: kernel
+machines (RBF, 20 columns, cache 4 GB) on 1,000 to 50,000 rows, linear ones (10 dense columns, in memory) on
+10,000 to 10 million. `exponent` is the local one: time grows as rows to that power between two lines. A
+size that would not fit the memory, and the sizes after one that took more than a minute, are left out.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import math
 import sys
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from benchmarks._common import (
     Table,
@@ -46,17 +48,18 @@ def run(kernel: str, m: int) -> tuple[float, dict[str, Any]]:
     problem = Problem.from_arrays(X, y)
     del X
     options = TrainOptions(
-        kernel=kernel, C=1.0, nu=1.0, tol=1e-3, gamma="auto", cache_mb=4096, threads=n_threads(), time_limit=LIMIT
+        kernel=kernel,
+        C=1.0,
+        nu=1.0,
+        tol=1e-3,
+        gamma="auto",
+        cache_mb=4096,
+        threads=n_threads(),
+        time_limit=LIMIT,
     )
-    train_problem(problem.take(range_of(100)), options)  # imports and first touches are not measured
+    train_problem(problem.take(np.arange(100)), options)  # imports and first touches are not measured
     seconds, model = median_time(partial(train_problem, problem, options), 3)
     return seconds, model.report
-
-
-def range_of(n: int) -> Any:
-    import numpy as np
-
-    return np.arange(n)
 
 
 def main() -> int:
@@ -64,7 +67,8 @@ def main() -> int:
     for kernel, sizes in (QUICK_SIZES if arguments.quick else SIZES).items():
         table = Table(
             f"{kernel}, {COLUMNS[kernel]} columns, {n_threads()} thread(s)",
-            ("rows", 10), "seconds", "exponent", ("us per row", 10), ("gap", 8), ("iterations", 10), ("solver", 12),
+            ("rows", 10), "seconds", "exponent", ("us per row", 10), ("gap", 8), ("iterations", 10),
+            ("solver", 12),
         )  # fmt: skip
         before: tuple[int, float] | None = None
         for m in sizes:
