@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib.util
+import inspect
 import multiprocessing
 import os
 import statistics
@@ -120,21 +121,27 @@ def median_time(run: Callable[[], Any], at_most: int = 7) -> tuple[float, Any]:
 
 
 def bounded(run: Callable[[], Any], limit: float) -> Any | None:
-    """What `run` returns, done in a forked child; None when that takes longer than `limit` seconds."""
+    """What `run` returns, done in a forked child; None when that takes longer than `limit` seconds.
+
+    A generator may yield ever more complete answers: the last one within the limit counts.
+    """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_answer, args=(run, receiver, sender), daemon=True)
     child.start()
     sender.close()
+    answer, deadline = None, time.perf_counter() + limit
     try:
-        if not receiver.poll(limit):
-            return None
-        try:
-            worked, answer = receiver.recv()
-        except EOFError:
-            raise RuntimeError("the child of a benchmark ended without an answer") from None
-        if not worked:
-            raise RuntimeError(answer)
+        while receiver.poll(max(0.0, deadline - time.perf_counter())):
+            try:
+                kind, value = receiver.recv()
+            except EOFError:
+                raise RuntimeError("the child of a benchmark ended without an answer") from None
+            if kind == "failed":
+                raise RuntimeError(value)
+            if kind == "done":
+                break
+            answer = value
         return answer
     finally:
         child.kill()
@@ -145,11 +152,14 @@ def bounded(run: Callable[[], Any], limit: float) -> Any | None:
 def _answer(run: Callable[[], Any], receiver: Any, sender: Any) -> None:
     receiver.close()
     try:
-        sender.send((True, run()))
+        result = run()
+        for answer in result if inspect.isgenerator(result) else (result,):
+            sender.send(("answer", answer))
+        sender.send(("done", None))
     except KeyboardInterrupt:
         pass
     except BaseException:
-        sender.send((False, traceback.format_exc(limit=-3).strip()))
+        sender.send(("failed", traceback.format_exc(limit=-3).strip()))
 
 
 def growth_of_memory(run: Callable[[], Any]) -> tuple[int, Any]:

@@ -45,6 +45,7 @@ def run(problem: KernelProblem, threads: int, **options: Any) -> tuple[float, di
 
 
 def child(problem: KernelProblem, threads: int, **options: Any) -> tuple[float, dict[str, Any], int] | None:
+    """The same in a child, which has the machine's memory for itself."""
     return bounded(partial(run, problem, threads, **options), 2 * LIMIT)
 
 
