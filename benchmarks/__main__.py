@@ -23,12 +23,12 @@ from benchmarks._common import VERDICT, debian_version
 FOLDER = Path(__file__).resolve().parent
 # in this order, with minutes that a whole and a quick run take on two cores
 MINUTES = {
-    "reading": (2.5, 0.3),
-    "linear": (7, 0.5),
+    "reading": (2, 0.3),
+    "linear": (5, 0.5),
     "kernels": (7, 0.5),
-    "limits": (4, 0.5),
+    "limits": (5, 0.5),
     "prediction": (1.5, 0.5),
-    "end_to_end": (1, 0.3),
+    "end_to_end": (2.5, 0.3),
     "scaling": (1.5, 0.3),
     "gil": (0.5, 0.2),
     "startup": (0.3, 0.1),

@@ -46,6 +46,14 @@ def parse_arguments(
     return arguments
 
 
+def interruptible(main: Callable[[], int]) -> int:
+    """Run a benchmark; Ctrl-C ends it without a traceback."""
+    try:
+        return main()
+    except KeyboardInterrupt:
+        return 130
+
+
 def n_threads() -> int:
     from odmlib._core.threads import available_threads
 

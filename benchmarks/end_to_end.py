@@ -29,6 +29,7 @@ import numpy as np
 from benchmarks._common import (
     Table,
     bounded,
+    interruptible,
     met,
     n_threads,
     odm_tool,
@@ -194,4 +195,4 @@ def show(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(interruptible(main))

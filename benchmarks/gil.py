@@ -15,7 +15,7 @@ import threading
 import warnings
 
 import odmlib
-from benchmarks._common import generated_rows, parse_arguments, timed
+from benchmarks._common import generated_rows, interruptible, parse_arguments, timed
 
 SETTINGS = {
     "newton": {"kernel": "linear", "solver": "newton", "tol": 1e-9},
@@ -60,4 +60,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(interruptible(main))

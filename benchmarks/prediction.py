@@ -27,6 +27,7 @@ from benchmarks._common import (
     bounded,
     generated_rows,
     has_package,
+    interruptible,
     median_time,
     met,
     n_threads,
@@ -175,4 +176,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(interruptible(main))

@@ -37,6 +37,7 @@ from benchmarks._common import (
     Table,
     growth_of_memory,
     has_package,
+    interruptible,
     median_time,
     met,
     n_threads,
@@ -181,4 +182,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(interruptible(main))

@@ -19,6 +19,7 @@ from benchmarks._common import (
     Table,
     bounded,
     generated_rows,
+    interruptible,
     median_time,
     memory_available,
     n_threads,
@@ -90,4 +91,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(interruptible(main))

@@ -14,7 +14,15 @@ import sys
 import tempfile
 
 import odmlib
-from benchmarks._common import generated_rows, odm_tool, parse_arguments, timed, tool_environment, verdict
+from benchmarks._common import (
+    generated_rows,
+    interruptible,
+    odm_tool,
+    parse_arguments,
+    timed,
+    tool_environment,
+    verdict,
+)
 
 AIM = 1.5
 REPEATS = 21
@@ -52,4 +60,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(interruptible(main))

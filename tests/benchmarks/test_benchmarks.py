@@ -46,7 +46,9 @@ def test_bounded_returns_raises_and_ends():
     assert _common.bounded(lambda: 6 * 7, 60) == 42
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         _common.bounded(lambda: 1 // 0, 60)
-    assert _common.bounded(lambda: (time.sleep(60 * k) or k for k in range(2)), 0.5) == 0  # the answer in time
+    assert (
+        _common.bounded(lambda: (time.sleep(60 * k) or k for k in range(2)), 0.5) == 0
+    )  # the answer in time
     started = time.perf_counter()
     assert _common.bounded(lambda: time.sleep(60), 0.2) is None
     assert time.perf_counter() - started < 30
