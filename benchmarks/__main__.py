@@ -19,6 +19,7 @@ from datetime import date
 from pathlib import Path
 
 from benchmarks._common import VERDICT, debian_version
+from odmlib._version import __version__
 
 FOLDER = Path(__file__).resolve().parent
 # in this order, with minutes that a whole and a quick run take on two cores
@@ -34,7 +35,7 @@ MINUTES = {
     "startup": (0.3, 0.1),
 }
 PEERS = ("scikit-learn", "scikit-learn-intelex", "liblinear-official", "libsvm-official")
-PACKAGES = ("odmlib", "numpy", "scipy", *PEERS)
+PACKAGES = ("numpy", "scipy", *PEERS)
 DEBIAN = ("liblinear-tools", "libsvm-tools")
 
 
@@ -95,7 +96,7 @@ def machine() -> str:
             line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line
         ]
         processor = names[0] if names else processor
-    versions = [f"Python {platform.python_version()}"]
+    versions = [f"odmlib {__version__}", f"Python {platform.python_version()}"]
     for package in PACKAGES:
         try:
             versions.append(f"{package} {importlib.metadata.version(package)}")
