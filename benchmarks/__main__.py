@@ -18,8 +18,8 @@ import time
 from datetime import date
 from pathlib import Path
 
+import odmlib
 from benchmarks._common import VERDICT, debian_version
-from odmlib._version import __version__
 
 FOLDER = Path(__file__).resolve().parent
 # in this order, with minutes that a whole and a quick run take on two cores
@@ -50,6 +50,7 @@ def main() -> int:
         if name not in MINUTES:
             parser.error(f"no benchmark '{name}'; there are {', '.join(MINUTES)}")
     print(f"about {sum(MINUTES[name][arguments.quick] for name in names):.0f} minutes on an idle machine")
+    print(f"odmlib from {Path(odmlib.__file__).parent}")
     introduction = machine()
     print(introduction)
     parts, verdicts, failed = [], [], []
@@ -96,7 +97,7 @@ def machine() -> str:
             line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line
         ]
         processor = names[0] if names else processor
-    versions = [f"odmlib {__version__}", f"Python {platform.python_version()}"]
+    versions = [f"odmlib {odmlib.__version__}", f"Python {platform.python_version()}"]
     for package in PACKAGES:
         try:
             versions.append(f"{package} {importlib.metadata.version(package)}")

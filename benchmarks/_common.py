@@ -192,7 +192,9 @@ def resident_bytes(field: str, process: int | str = "self") -> int:
 def run_program(command: Sequence[str | Path], limit: float) -> tuple[float, int] | None:
     """Wall-clock seconds and peak resident bytes of a program; None beyond the limit."""
     started, peak = time.perf_counter(), 0
-    with subprocess.Popen(command, env=tool_environment(), stdout=-3, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, env=tool_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
         try:
             while True:
                 try:
@@ -221,7 +223,7 @@ def tool_environment() -> dict[str, str]:
 
 
 def odm_tool(name: str) -> list[str]:
-    return [sys.executable, "-m", f"odmlib.cli.{name}"]
+    return [sys.executable, "-P", "-m", f"odmlib.cli.{name}"]  # -P: not from the current folder
 
 
 # -- output

@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -156,7 +157,7 @@ def compare_libsvm(problems: list[KernelProblem]) -> None:
     for problem in problems:
         part = problem.subset(LIBSVM_ROWS)
         # predicting takes LIBSVM as long as training
-        part.X_test, part.y_test = part.X_test[:2000], part.y_test[:2000]
+        part = replace(part, X_test=part.X_test[:2000], y_test=part.y_test[:2000])
         ours = bounded(partial(run_odmlib, part), 3 * LIMIT)
         if ours is None:
             print(f"{part.label}: odmlib was ended after {3 * LIMIT:g} s")
