@@ -25,8 +25,9 @@ lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-bench: $(VENV)/installed-test
-	$(VENV)/bin/python -m benchmarks
+# BENCH="--only reading --quick" or BENCH=--write; train and svm-train come from Debian's liblinear-tools, libsvm-tools
+bench: $(VENV)/installed-bench
+	$(VENV)/bin/python -m benchmarks $(BENCH)
 
 # sdist and wheel, the suite run on the wheel in a clean environment
 dist: $(VENV)/installed-dev
@@ -50,6 +51,10 @@ $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
 
 $(VENV)/installed-test: $(VENV)/bin/python $(SOURCES)
 	$(PIP) install ".[test]"
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-bench: $(VENV)/bin/python $(SOURCES)
+	$(PIP) install ".[bench]"
 	@touch $@ $(VENV)/installed
 
 $(VENV)/installed-dev: $(VENV)/bin/python $(SOURCES)

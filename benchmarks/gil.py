@@ -1,6 +1,6 @@
 """Two trainings in two Python threads against the same two one after the other.
 
-    python -m benchmarks.gil [--rows 40000] [--repeat 3]
+    python -m benchmarks.gil [--rows 40000] [--repeat 3] [--quick]
 
 Each training uses one thread of its own. A ratio near 1/2 on two idle cores says that the interpreter lock
 is free while the solvers run; 1 says that it is held (or that there is one core).
@@ -9,14 +9,13 @@ is free while the solvers run; 1 says that it is held (or that there is one core
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import threading
-import time
 import warnings
 
-import numpy as np
-
 import odmlib
+from benchmarks._common import generated_rows, interruptible, parse_arguments, timed
 
 SETTINGS = {
     "newton": {"kernel": "linear", "solver": "newton", "tol": 1e-9},
@@ -27,27 +26,17 @@ SETTINGS = {
 KERNEL_SHARE = 10  # a kernel machine gets this many times fewer rows
 
 
-def make_rows(n: int, d: int = 50):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((n, d))
-    y = np.where(X @ rng.standard_normal(d) + 2 * rng.standard_normal(n) > 0, 1, -1)
-    return odmlib.Dataset.from_any(X), y
+def main() -> int:
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--rows", type=int, default=40_000)
+        parser.add_argument("--repeat", type=int, default=3)
 
-
-def timed(work) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def main(argv=None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rows", type=int, default=40_000)
-    parser.add_argument("--repeat", type=int, default=3)
-    args = parser.parse_args(argv)
+    args = parse_arguments(__doc__, add)
+    n_rows = args.rows // 10 if args.quick else args.rows
     warnings.simplefilter("ignore", odmlib.ConvergenceWarning)
     for name, options in SETTINGS.items():
-        X, y = make_rows(args.rows if options["kernel"] == "linear" else args.rows // KERNEL_SHARE)
+        X, y = generated_rows(n_rows if options["kernel"] == "linear" else n_rows // KERNEL_SHARE, 50)
+        X = odmlib.Dataset.from_any(X)
 
         def train(X=X, y=y, options=options):
             odmlib.train(X, y, threads=1, **options)
@@ -64,11 +53,11 @@ def main(argv=None) -> int:
                 thread.join()
 
         train()  # imports and first touches are not measured
-        serial = min(timed(in_turn) for _ in range(args.repeat))
-        parallel = min(timed(together) for _ in range(args.repeat))
+        serial = statistics.median(timed(in_turn)[0] for _ in range(args.repeat))
+        parallel = statistics.median(timed(together)[0] for _ in range(args.repeat))
         print(f"{name:12} in turn {serial:6.3f} s, together {parallel:6.3f} s, ratio {parallel / serial:.2f}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(interruptible(main))

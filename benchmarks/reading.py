@@ -1,4 +1,4 @@
-"""Reading speed and memory, side by side with peers: python -m benchmarks.reading [--megabytes 100]
+"""Reading speed and memory, side by side with peers: python -m benchmarks.reading [--megabytes 250] [--quick]
 
 One file is generated per kind of number (temporary directory, removed afterwards):
   short    values with up to 6 digits, about 40 of 5000 features in a row
@@ -13,9 +13,8 @@ Peers read the same file in the same run:
                  (and of starting a process, about a millisecond).
   memcpy         copying the file's bytes in memory once: the ceiling
 
-Every time is the best of a few rounds; in a round all contestants run in turn, since the machine may be
-busy. Wall-clock time suffers from other processes, CPU time (user and system) hardly: compare contestants
-with one thread by CPU time, and several threads by wall-clock time on a machine that is otherwise idle.
+Times are medians of wall-clock time; `ratio` is the time of odmlib on two threads divided by the
+contestant's.
 
 Memory is the growth of the largest resident size of a fresh process while it reads, divided by the size of
 the CSR arrays and the labels. On Linux that is VmHWM, not ru_maxrss: the latter starts at the size of the
@@ -27,17 +26,28 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from odmlib._core.threads import available_threads
+from benchmarks._common import (
+    Table,
+    growth_of_memory,
+    has_package,
+    interruptible,
+    median_time,
+    met,
+    n_threads,
+    parse_arguments,
+    verdict,
+)
 
+ROUNDS = 5  # fewer of what takes long
+TARGETS = {"scikit-learn": 0.05, "LIBLINEAR": 0.15}
+THREADS_TARGET = 1.7
 KINDS = ("short", "long", "mixed", "counts")
 
 
@@ -64,58 +74,52 @@ def write_file(path: Path, kind: str, n_bytes: int) -> None:
             stream.write(text)
 
 
-def cpu_seconds() -> float:
-    """User and system time of this process and of the processes it waited for."""
-    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
-
-
-def seconds(run: Callable[[], object]) -> tuple[float, float]:
-    """Wall-clock and CPU time."""
-    wall, cpu = time.perf_counter(), cpu_seconds()
-    run()
-    return time.perf_counter() - wall, cpu_seconds() - cpu
-
-
 def contestants(path: Path) -> dict[str, Callable[[], object]]:
     from sklearn.datasets import load_svmlight_file
 
     from odmlib.data.reading import read_dataset
 
     content = path.read_bytes()
-    threads = available_threads()
+    threads = n_threads()
+    read_dataset(b"1 1:1\n")  # everything is loaded
     runs: dict[str, Callable[[], object]] = {"odmlib, 1 thread": lambda: read_dataset(path, threads=1)}
-    if threads > 1:
-        runs[f"odmlib, {threads} threads"] = lambda: read_dataset(path, threads=threads)
+    runs[f"odmlib, {threads} threads"] = lambda: read_dataset(path, threads=threads)
     runs["scikit-learn"] = lambda: load_svmlight_file(str(path))
     if shutil.which("liblinear-train"):
         command = ["liblinear-train", "-c", "-1", str(path)]
         runs["LIBLINEAR"] = lambda: subprocess.run(command, stderr=subprocess.PIPE)
+    else:
+        print("liblinear-train is not installed (Debian: liblinear-tools): left out")
     runs["memcpy"] = lambda: bytearray(content)
     return runs
 
 
-def report_speed(path: Path, kind: str, rounds: int) -> None:
+def report_speed(path: Path, kind: str) -> dict[str, float]:
+    """Print the speeds; median seconds per contestant."""
     runs = contestants(path)
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            taken[name].append(seconds(run))
-    wall = {name: min(times)[0] for name, times in taken.items()}
-    cpu = {name: min(time for _, time in times) for name, times in taken.items()}
+    taken = {name: median_time(run, ROUNDS)[0] for name, run in runs.items()}
     size = path.stat().st_size
-    first = next(iter(runs))
-    print(f"\n{kind}: {size / 1e6:.0f} MB; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print(f"  {'':20s} {'wall s':>8s} {'MB/s':>7s} {'ratio':>7s}   {'CPU s':>8s} {'MB/s':>7s} {'ratio':>7s}")
-    for name in runs:
-        columns = [
-            f"{t[name]:8.3f} {size / t[name] / 1e6:7.0f} {t[name] / t[first]:7.2f}" for t in (wall, cpu)
-        ]
-        print(f"  {name:20s} {'   '.join(columns)}")
+    ours = taken[f"odmlib, {n_threads()} threads"]
+    table = Table(
+        f"{kind}: {size / 1e6:.0f} MB; load {os.getloadavg()[0]:.1f}",
+        ("", 20), ("seconds", 8), ("MB/s", 7), ("ratio", 7), ("target", 6), ("", 7),
+    )  # fmt: skip
+    for name, seconds in taken.items():
+        target = TARGETS.get(name)
+        value = ours / seconds
+        table.add(
+            name,
+            seconds,
+            f"{size / seconds / 1e6:.0f}",
+            value,
+            target,
+            "" if target is None else met(value, target),
+        )
+    return {name: ours / seconds for name, seconds in taken.items()}
 
 
 def report_memory(path: Path, kind: str) -> None:
-    for threads in sorted({1, available_threads()}):
+    for threads in sorted({1, n_threads()}):
         command = [
             sys.executable,
             "-m",
@@ -138,43 +142,44 @@ def print_memory(path: str, threads: int) -> None:
     from odmlib.data.reading import read_dataset
 
     read_dataset(b"1 1:1\n", threads=threads)  # everything is loaded
-    before = largest_resident_bytes()
-    rows, labels = read_dataset(path, threads=threads)
-    grown = largest_resident_bytes() - before
+    grown, (rows, labels) = growth_of_memory(lambda: read_dataset(path, threads=threads))
     needed = rows.indptr.nbytes + rows.indices.nbytes + rows.values.nbytes + labels.nbytes
     if grown < needed // 2:
         raise SystemExit(f"the arrays hold {needed} bytes, growth of {grown} is no measurement")
     print(grown, needed)
 
 
-def largest_resident_bytes() -> int:
-    status = Path("/proc/self/status")
-    if status.exists():
-        return next(int(line.split()[1]) * 1024 for line in status.open() if line.startswith("VmHWM"))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+def main() -> int:
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--megabytes", type=float, default=250)
+        parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+        parser.add_argument("--memory-of", help=argparse.SUPPRESS)  # the fresh process of report_memory
+        parser.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
 
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--megabytes", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
-    parser.add_argument("--memory-of", help=argparse.SUPPRESS)  # the fresh process of report_memory
-    parser.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse_arguments(__doc__, add)
     if options.memory_of:
         print_memory(options.memory_of, options.threads)
-        return
+        return 0
+    if not has_package("sklearn", "scikit-learn"):
+        return 0
+    megabytes = min(options.megabytes, 10) if options.quick else options.megabytes
+    ratios: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as directory:
         for kind in options.kinds:
             path = Path(directory) / f"{kind}.txt"
-            write_file(path, kind, options.megabytes * 10**6)
-            report_speed(path, kind, options.rounds)
+            write_file(path, kind, int(megabytes * 1e6))
+            ratios.append(report_speed(path, kind))
             report_memory(path, kind)
             path.unlink()
+    print()
+    for name, target in TARGETS.items():
+        verdict(f"reading {megabytes:g} MB against {name}", [r[name] for r in ratios if name in r], target)
+    verdict("reading / memcpy of the file", [r["memcpy"] for r in ratios], None)
+    if n_threads() > 1:
+        speed_ups = [1 / r["odmlib, 1 thread"] for r in ratios]
+        verdict("two threads against one, reading", speed_ups, THREADS_TARGET, at_least=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(interruptible(main))
