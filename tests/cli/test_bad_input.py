@@ -279,7 +279,7 @@ def test_model_is_judged_before_the_data(tools):
         ("-", "name a model file when the training set comes from standard input"),
         ("-W - - out", "only one file can come from standard input"),
         ("--init - - out", "only one file can come from standard input"),
-        ("--json - good -", "the model and the report cannot both go to standard output"),
+        ("--json - good -", "only one of the model, the report and the margins can go to standard output"),
         ("\u2013c 2 good out", "does not start with a hyphen"),
     ],
 )
