@@ -123,7 +123,7 @@ def main(argv=None) -> int:
         if not args.whole:
             X, y = part, labels
             X_test, y_test = some_rows(X_test, y_test, args.rows, SEED)
-        width = 1 / (part.shape[1] * np.var(part.toarray()))
+        width = 1 / float(part.shape[1] * np.var(part.toarray()))
         factors = [float(word) * width for word in args.gamma.split(",")]
         grid = list(itertools.product(map(float, args.C.split(",")), factors))
         classes, rows, test_rows = len(np.unique(y)), len(y), len(y_test)
