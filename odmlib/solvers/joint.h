@@ -52,6 +52,7 @@ struct odm_joint_sums {
 };
 
 static const int64_t ODM_FIRST_ROOM = 2;
+static const double ODM_TIE = 1e-10;  // scores that differ by rounding are equal
 
 // Room for n entries of row i; false: no memory.
 static inline bool odm_make_room(odm_entries &zeta, int64_t i, int32_t n) noexcept

@@ -172,7 +172,8 @@ LOOP void ODM_NAME(joint_measure)(const odm_joint &s, int64_t i, double *f, odm_
     const double top = ODM_NAME(best_wrong)(s, i, f);
     int32_t place = 0;
     while (place + 1 < s.n_classes && f[place] != top) ++place;
-    if (!s.frozen && !(f_q < top)) place = s.others[i];  // ties: q stays
+    const bool beaten = !s.frozen && top - f_q > ODM_TIE * (1 + std::fabs(top));
+    if (!s.frozen && !beaten) place = s.others[i];  // ties: q stays
     *best = place;
     *best_score = top;
     *margin = f_y - top;
@@ -183,7 +184,7 @@ LOOP void ODM_NAME(joint_measure)(const odm_joint &s, int64_t i, double *f, odm_
     const double true_eps = z > 1 + theta ? z - 1 - theta : 0;
     sums->objective += cost * (xi * xi + s.nu * true_eps * true_eps);
     sums->relaxed += cost * (xi * xi + s.nu * eps * eps);
-    if (!s.frozen && s.nu > 0 && f_q < top && (beta > 0 || eps > 0)) ++sums->misplaced;
+    if (beaten && s.nu > 0 && (beta > 0 || eps > 0)) ++sums->misplaced;
     if (!(s.curvatures[i] > 0)) return;  // an empty row: its multipliers are the best ones by definition
 
     double total = 0, linear = 0;
