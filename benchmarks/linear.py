@@ -75,8 +75,8 @@ def run_odmlib(X, y, C, args, solver):
         )
     seconds = time.perf_counter() - started
     weights = np.zeros(X.shape[1] + 1)
-    weights[model.function.columns] = model.function.weights
-    weights[-1] = model.function.bias_weight
+    weights[model.function.columns] = model.function.weights[:, 0]
+    weights[-1] = model.function.bias_weights[0]
     report = model.report
     sign = 1 if model.labels[0] == 1 else -1
     note = f"{report['status']}, {report['solver']}, {report['iterations']} it., gap {report['gap']:.1e}"

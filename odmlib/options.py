@@ -126,6 +126,14 @@ class TrainOptions:
     tol: float = _option(1e-3, "-e --tol", "relative duality gap at which training stops", _number, "E")
     cache_mb: float = _option(200.0, "-m --cache-mb", "kernel cache in MB, a hard cap", _number, "MB")
     shrinking: bool = _option(True, "-h --shrinking", "shrinking, 0 or 1", _switch, "0|1")
+    multiclass: str | None = _option(
+        None,
+        "--multiclass",
+        "more than two classes: ovo (one-vs-one) or ovr (one-vs-rest) "
+        "(default ovr for linear, ovo for other kernels)",
+        str,
+        "NAME",
+    )
     solver: str = _option(
         "auto", "--solver", "auto; linear: newton, dcd, svrg; other kernels: working-set", str, "NAME"
     )
@@ -215,6 +223,8 @@ def _check(options: TrainOptions) -> None:
         "solver",
         f"one of {', '.join(SOLVERS[kind])} for kernel {options.kernel}",
     )
+    if options.multiclass is not None:
+        _require(options.multiclass in ("ovo", "ovr"), options, "multiclass", "ovo or ovr")
     _require(options.shrinking in (False, True), options, "shrinking", "0 or 1")
     if options.threads is not None:
         _require_whole(options, "threads", 1, MAX_THREADS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from odmlib.errors import ParameterError
-from odmlib.model.text_format import MACHINES as READABLE_MACHINES
+from odmlib.model.text_reader import MACHINES as READABLE_MACHINES
 from odmlib.options import KERNELS, MACHINES, READY_MACHINES, SOLVERS, TrainOptions, flag_of, option_fields
 
 GOOD = {
@@ -23,6 +23,7 @@ GOOD = {
     "tol": [1e-300, 1e-3, 1],
     "cache_mb": [1e-3, 200, 1e9],
     "shrinking": [True, False, 0, 1],
+    "multiclass": [None, "ovo", "ovr"],
     "solver": ["auto", "working-set"],
     "threads": [None, 1, 1024],
     "seed": [0, 2**63 - 1, np.int32(7)],
@@ -49,6 +50,7 @@ BAD = {
     "tol": [0, -1, 1.1, None, *NO_NUMBERS, *NOT_FINITE],
     "cache_mb": [0, -1, 1e13, None, *NO_NUMBERS, *NOT_FINITE],
     "shrinking": [2, -1, "1", None, "no"],
+    "multiclass": ["", "OVO", "binary", "joint", 1],
     "solver": ["", "newton", "dcd", "fast", None, 1],
     "threads": [0, -1, 1025, 1.5, *NO_NUMBERS, *NOT_FINITE],
     "seed": [-1, 2**63, 1.5, None, *NO_NUMBERS, *NOT_FINITE],

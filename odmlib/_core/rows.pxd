@@ -14,5 +14,7 @@ cdef class Rows:
 
     # <x_i, w>
     cdef double dot(self, index_t i, const double *w) noexcept nogil
+    # sums[c] += <column c of weights (n_columns x n), x_i>
+    cdef void dots(self, index_t i, const double *weights, index_t n, double *sums) noexcept nogil
     # w += step x_i
     cdef void add(self, index_t i, double step, double *w) noexcept nogil

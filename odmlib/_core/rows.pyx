@@ -41,6 +41,18 @@ cdef class Rows:
             total += self.bias * w[self.n_columns - 1]
         return total
 
+    cdef void dots(self, index_t i, const double *weights, index_t n, double *sums) noexcept nogil:
+        cdef index_t k, c
+        cdef const double *line
+        for k in range(self.indptr[i], self.indptr[i + 1]):
+            line = weights + self.indices[k] * n
+            for c in range(n):
+                sums[c] += self.values[k] * line[c]
+        if self.bias != 0:
+            line = weights + (self.n_columns - 1) * n
+            for c in range(n):
+                sums[c] += self.bias * line[c]
+
     cdef void add(self, index_t i, double step, double *w) noexcept nogil:
         cdef index_t k
         for k in range(self.indptr[i], self.indptr[i + 1]):
@@ -89,6 +101,19 @@ cdef class Rows:
             parallel_for(starts.shape[0] - 1, threads, product_chunk, &job)
         return scores
 
+    def products(self, const double[:, ::1] weights, int threads=1):
+        """X W for several outputs (columns of W): (rows x outputs)"""
+        assert weights.shape[0] == self.n_columns
+        scores = np.zeros((self.n_rows, weights.shape[1]))
+        cdef double[:, ::1] out = scores
+        if scores.size == 0 or self.n_columns == 0:
+            return scores
+        cdef const index_t[::1] starts = self._chunk_starts(0)
+        cdef Job job = Job(<void *>self, &starts[0], NULL, NULL, &weights[0, 0], &out[0, 0], weights.shape[1])
+        with nogil:
+            parallel_for(starts.shape[0] - 1, threads, products_chunk, &job)
+        return scores
+
     def transposed_product(self, const double[::1] u, int threads=1):
         """X' u"""
         assert u.shape[0] == self.n_rows
@@ -122,7 +147,7 @@ cdef struct Job:
     const double *coefficients
     const double *vector          # w or v
     double *out
-    index_t n_sums                # doubles per chunk in out
+    index_t n_sums                # doubles per chunk in out; of products: outputs
 
 
 cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
@@ -130,6 +155,13 @@ cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
     cdef index_t i
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
         job.out[i] = (<Rows>job.rows).dot(i, job.vector)
+
+
+cdef void products_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef Job *job = <Job *>context
+    cdef index_t i
+    for i in range(job.starts[chunk], job.starts[chunk + 1]):
+        (<Rows>job.rows).dots(i, job.vector, job.n_sums, job.out + i * job.n_sums)
 
 
 cdef summed(Rows rows, row_task task, const double[::1] coefficients, const double[::1] vector,

@@ -66,7 +66,8 @@ def make_parser() -> ToolParser:
     parser.option("-b", type=str, metavar="0|1", default="0", help="probabilities: only 0 in this version")
     parser.switch(
         "--scores",
-        help="each line is the label, then the decision value in full precision (positive: the first label)",
+        help="each line is the label, then the decision values in full precision: one for two classes "
+        "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more",
     )
     parser.option(
         "-j", "--threads", type=positive_whole_number, metavar="N", help="threads (default: all cores)"
@@ -84,16 +85,21 @@ def predict(arguments: argparse.Namespace) -> int:
     # everything that can go wrong with the inputs goes wrong before the output is touched
     model = load_model(arguments.model_file)
     rows, labels = read_rows(arguments.test_file, model, arguments.threads)
+    scores = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        scores = model.decision_function(rows, arguments.threads)
+        if arguments.scores:
+            scores = model.decision_function(rows, arguments.threads)
+            places = model.positions_for(scores)
+        else:
+            places = model.positions(rows, arguments.threads)
     for warning in caught:
         warn(PROGRAM, str(warning.message))
     with open_output(arguments.output_file) as stream:
-        for block in output_lines(model, scores, arguments.scores):
+        for block in output_lines(model, places, scores):
             stream.write(block)
     if not arguments.quiet:
-        print_accuracy(model, scores, labels, to_stderr=arguments.output_file == "-")
+        print_accuracy(model, places, labels, to_stderr=arguments.output_file == "-")
     return 0
 
 
@@ -109,26 +115,28 @@ def read_rows(path: str, model: Model, threads: int | None) -> tuple[Dataset, ND
     return rows, labels
 
 
-def output_lines(model: Model, scores: NDArray[np.float64], with_scores: bool) -> Iterator[bytes]:
+def output_lines(
+    model: Model, places: NDArray[np.int64], scores: NDArray[np.float64] | None
+) -> Iterator[bytes]:
+    """The label of each row, `places` in the model's labels; then its decision values, where wanted."""
     from odmlib.data.labels import python_label
 
     names = [one_line(str(python_label(label))) for label in model.labels]
-    for begin in range(0, len(scores), BLOCK_ROWS):
-        block = scores[begin : begin + BLOCK_ROWS].tolist()
-        if with_scores:
-            lines = [f"{names[0] if score > 0 else names[1]} {score!r}" for score in block]
-        else:
-            lines = [names[0] if score > 0 else names[1] for score in block]
+    for begin in range(0, len(places), BLOCK_ROWS):
+        lines = [names[place] for place in places[begin : begin + BLOCK_ROWS].tolist()]
+        if scores is not None:
+            block = scores[begin : begin + BLOCK_ROWS].reshape(len(lines), -1).tolist()
+            lines = [f"{name} {' '.join(map(repr, row))}" for name, row in zip(lines, block, strict=True)]
         yield ("\n".join(lines) + "\n").encode()
 
 
 def print_accuracy(
-    model: Model, scores: NDArray[np.float64], labels: NDArray[np.float64], to_stderr: bool
+    model: Model, places: NDArray[np.int64], labels: NDArray[np.float64], to_stderr: bool
 ) -> None:
     if model.labels.dtype.kind not in "fiub":
         say(PROGRAM, "the labels of this model are not numbers: no accuracy")
         return
-    right = int((model.labels_for(scores) == labels).sum())
+    right = int((model.labels[places] == labels).sum())
     line = f"Accuracy = {100 * right / len(labels):g}% ({right}/{len(labels)}) (classification)"
     print(line, file=sys.stderr if to_stderr else sys.stdout, flush=True)
 

@@ -281,7 +281,7 @@ def read_problem(
     weights = read_weights(arguments.weights, rows.n_rows) if arguments.weights else None
     try:
         problem = Problem.from_arrays(rows, labels, weights, options.class_weight)
-        problem.require_two_classes(options.machine)
+        problem.require_classes(options.machine)
         return problem, serials, n_columns
     except ParameterError as error:
         raise OdmError(f"{shown_name(arguments.training_set_file)}: {error}") from None

@@ -178,6 +178,27 @@ class Dataset:
         return (deviations + (entries - self.n_nonzeros) * mean * mean) / entries
 
 
+def from_entries(
+    rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64], shape: tuple[int, int]
+) -> Dataset:
+    """Rows with the given entries, in any order; entries at the same place are added up."""
+    order = np.lexsort((columns, rows))
+    rows, columns, values = rows[order], columns[order], values[order]
+    if len(rows):
+        new = np.ones(len(rows), dtype=bool)
+        new[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
+        starts = np.flatnonzero(new)
+        rows, columns, values = rows[starts], columns[starts], np.add.reduceat(values, starts)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))]).astype(np.int64)
+    return Dataset(indptr, columns.astype(np.int32), values, shape[1])
+
+
+def summed_rows(rows: Dataset, places: NDArray[np.int64], n_places: int) -> Dataset:
+    """Row j of the result is the sum of the rows i with places[i] = j."""
+    shape = n_places, rows.n_features
+    return from_entries(places[rows.row_of_each()], rows.indices.astype(np.int64), rows.values, shape)
+
+
 def _check_width(width: int, name: str) -> None:
     if width > MAX_FEATURES:
         raise ParameterError(f"{name} has {width} features, the limit is {MAX_FEATURES}")

@@ -64,18 +64,31 @@ class Problem:
         """+1 for the first label, -1 for the second: binary machines only."""
         return np.where(self.codes == 0, 1.0, -1.0)
 
-    def require_two_classes(self, machine: str) -> None:
+    def of_present_classes(self, present: NDArray[np.int64]) -> Problem:
+        """The rows of some classes (ascending codes), whose labels are then the only ones."""
+        rows = np.flatnonzero(np.isin(self.codes, present))
+        part = self.take(rows)
+        part.labels, part.class_weights = self.labels[present], self.class_weights[present]
+        part.codes = np.searchsorted(present, part.codes)
+        return part
+
+    def require_classes(self, machine: str) -> None:
+        """Refuse what no classifier can learn from: fewer than two classes, or a class without weight."""
         present = self.labels[np.unique(self.codes)]
-        if len(present) == 2 and len(np.unique(self.codes[self.weights > 0])) < 2:
-            raise ParameterError(f"one class has no weight left; {machine} needs rows of two classes")
         if len(present) < 2:
             raise ParameterError(
                 f"all rows have the same label ({show_labels(present)}); {machine} needs rows of two classes"
             )
-        if len(present) > 2:
+        weights = self.weights
+        if not weights.any():
             raise ParameterError(
-                f"found {len(present)} classes ({show_labels(present)}); "
-                f"{machine} takes two classes in this version"
+                "every row has weight 0 (row weight times class weight); nothing to train on"
+            )
+        weightless = np.bincount(self.codes, weights, minlength=len(self.labels)) == 0
+        if weightless.any():
+            label = show_labels(self.labels[weightless])
+            raise ParameterError(
+                f"no weight is left for label {label}; {machine} needs rows of every class with weight"
             )
 
 

@@ -5,5 +5,9 @@ from odmlib.data.dataset import Dataset
 from odmlib.kernels.formula import KernelFormula
 
 def kernel_scores(
-    formula: KernelFormula, support: Dataset, coefficients: ArrayLike, test: Dataset, threads: int = 1
+    formula: KernelFormula,
+    support: Dataset,
+    coefficients: ArrayLike | Dataset,
+    test: Dataset,
+    threads: int = 1,
 ) -> NDArray[np.float64]: ...

@@ -13,6 +13,7 @@ import numpy as np
 from odmlib._core.types cimport column_t, index_t, value_t
 from odmlib.kernels.kernel cimport compiled_formula, odm_kernel_sums, odm_sums_job, slab_columns
 
+from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
 from odmlib.kernels.columns import narrow
 from odmlib.kernels.kernel import squared_norms
@@ -25,6 +26,8 @@ cdef index_t CHUNK_ROWS = 128     # test rows that one thread takes at a time
 def kernel_scores(formula, support, coefficients, test, int threads=1):
     """Scores of the test rows, float64: (n,) for coefficients (n_support,), (n, k) for (n_support, k).
 
+    Coefficients of many outputs may be a Dataset: a row per support row, a column per output.
+
     >>> from odmlib.data.dataset import Dataset
     >>> from odmlib.kernels.formula import KernelFormula
     >>> support = Dataset.from_any([[1.0, 0.0], [0.0, 1.0]])
@@ -33,21 +36,22 @@ def kernel_scores(formula, support, coefficients, test, int threads=1):
     """
     if formula.name == "precomputed":
         raise ParameterError("a precomputed kernel has no formula to evaluate; multiply its rows by the coefficients")
-    weights = np.ascontiguousarray(coefficients, dtype=np.float64)
-    if weights.ndim not in (1, 2) or weights.shape[0] != support.n_rows:
+    given = coefficients if isinstance(coefficients, Dataset) else np.asarray(coefficients, dtype=np.float64)
+    if len(given.shape) not in (1, 2) or given.shape[0] != support.n_rows:
         raise ParameterError(f"expected one coefficient (or row of them) for each of {support.n_rows} support rows,"
-                             f" found shape {weights.shape}")
-    flat = weights.reshape(support.n_rows, -1) if weights.ndim == 2 else weights.reshape(-1, 1)
-    scores = np.zeros((test.n_rows, flat.shape[1]))
-    if support.n_rows and test.n_rows and flat.shape[1]:
-        add_scores(formula, support, flat, test, scores, threads)
+                             f" found shape {given.shape}")
+    flat = len(given.shape) == 1
+    terms = Dataset.from_any(given.reshape(-1, 1) if flat else given, "coefficients")
+    scores = np.zeros((test.n_rows, terms.n_features))
+    if terms.n_nonzeros and test.n_rows:
+        add_scores(formula, support, terms, test, scores, threads)
     if not np.isfinite(scores).all():
         raise ParameterError(f"values of the {formula.name} kernel overflow on these rows; scale the data"
                              + (" or lower the degree" if formula.name == "poly" else ""))
-    return scores if weights.ndim == 2 else scores[:, 0]
+    return scores[:, 0] if flat else scores
 
 
-def add_scores(formula, support, const double[:, ::1] coefficients, test, double[:, ::1] scores, int threads):
+def add_scores(formula, support, terms, test, double[:, ::1] scores, int threads):
     cdef const double[::1] support_norms = squared_norms(support.indptr, support.values)
     cdef const double[::1] test_norms = squared_norms(test.indptr, test.values)
     support, columns = narrow(support)
@@ -56,6 +60,9 @@ def add_scores(formula, support, const double[:, ::1] coefficients, test, double
     cdef const index_t[::1] support_starts = support.indptr, test_starts = test.indptr
     cdef const column_t[::1] support_columns = support.indices, test_columns = test.indices
     cdef const double[::1] support_values = support.values, test_values = test.values
+    cdef const index_t[::1] output_starts = terms.indptr
+    cdef const column_t[::1] outputs = terms.indices
+    cdef const double[::1] coefficients = terms.values
     cdef odm_sums_job job
     job.formula = compiled_formula(formula)
     job.support.starts = &support_starts[0]
@@ -68,14 +75,16 @@ def add_scores(formula, support, const double[:, ::1] coefficients, test, double
     job.test.norms = &test_norms[0]
     job.n_columns = support.n_features
     job.slab = slab_columns(support.n_rows, support.n_features, support.n_nonzeros)
-    job.coefficients = &coefficients[0, 0]
-    job.n_outputs = coefficients.shape[1]
+    job.output_starts = &output_starts[0]
+    job.outputs = &outputs[0]
+    job.coefficients = &coefficients[0]
+    job.n_outputs = terms.n_features
     job.sums = &scores[0, 0]
     job.n_threads = threads
 
     # slices: as many test rows as fit the time, and if one chunk is too much already, fewer support rows
     cdef index_t n_support = support.n_rows, n_test = test.n_rows
-    cdef double work = support.n_nonzeros + <double>n_support * (PAIR_WORK + job.n_outputs)
+    cdef double work = support.n_nonzeros + <double>n_support * PAIR_WORK + terms.n_nonzeros + job.n_outputs
     cdef index_t batch = max(<index_t>1, <index_t>(SLICE_WORK / (work * CHUNK_ROWS))) * threads * CHUNK_ROWS
     cdef index_t span = max(CHUNK_ROWS, <index_t>min(<double>n_support, n_support * SLICE_WORK / (work * CHUNK_ROWS)))
     cdef index_t test_start = 0, support_start

@@ -41,6 +41,8 @@ cdef extern from "panel.h" nogil:
         odm_rows test
         index_t n_columns
         index_t slab
+        const index_t *output_starts
+        const column_t *outputs
         const double *coefficients
         index_t n_outputs
         double *sums

@@ -138,10 +138,16 @@ cdef class Kernel:
 
     def restricted(self, rows):
         """The kernel between some of the rows only (ascending); every value keeps its bits."""
-        if self._precomputed:
-            raise ParameterError("a precomputed kernel cannot be restricted")
         cdef Kernel part = Kernel.__new__(Kernel)
         rows = np.asarray(rows, dtype=np.int64)
+        part.n_rows = len(rows)
+        part.formula, part.precise, part.threads = self.formula, self.precise, self.threads
+        part._compiled, part._n_columns, part._slab = self._compiled, self._n_columns, self._slab
+        part._diagonal = np.asarray(self._diagonal)[rows]
+        part.shift, part._precomputed = self.shift, self._precomputed
+        if self._precomputed:
+            part._matrix = np.ascontiguousarray(np.asarray(self._matrix)[np.ix_(rows, rows)])
+            return part
         starts, columns = np.asarray(self._starts), np.asarray(self._columns)
         lengths = np.diff(starts)[rows]
         ends = np.cumsum(lengths)
@@ -154,10 +160,6 @@ cdef class Kernel:
         if not self.precise:
             part._singles = np.asarray(self._singles)[places]
             part._single_norms = np.asarray(self._single_norms)[rows]
-        part._diagonal = np.asarray(self._diagonal)[rows]
-        part.n_rows = len(rows)
-        part.formula, part.precise, part.threads = self.formula, self.precise, self.threads
-        part._compiled, part._n_columns, part._slab = self._compiled, self._n_columns, self._slab
         return part
 
     def block(self, rows, out=None, Kernel onto=None, bint wide=False):

@@ -63,7 +63,8 @@ struct odm_block_job {
     int n_threads;
 };
 
-// sums[r * n_outputs + c] += sum_j coefficients[j * n_outputs + c] k(test row r, support row j) for test rows
+// sums[r * n_outputs + c] += sum_j coefficient_jc k(test row r, support row j), where support row j has the
+// coefficients of outputs[k] for k = output_starts[j] .. output_starts[j + 1]-1 and none for others, for test rows
 // first_test .. last_test-1 and support rows first .. last-1. Columns of a test row at or beyond n_columns
 // are in no support row and count in its norm only.
 struct odm_sums_job {
@@ -71,6 +72,8 @@ struct odm_sums_job {
     odm_rows support, test;
     int64_t n_columns;
     int64_t slab;  // columns of a panel that are worked through before the next ones
+    const int64_t *output_starts;
+    const int32_t *outputs;
     const double *coefficients;
     int64_t n_outputs;
     double *sums;

@@ -18,12 +18,10 @@ LOOP void ODM_NAME(sum_panel)(const odm_sums_job &job, const char *panel, const 
                                 tile);
             t = 0;
         }
-        const double *coefficients = job.coefficients + j * job.n_outputs;
         const VEC *from = reinterpret_cast<const VEC *>(tile + t * WIDTH);
-        for (int64_t c = 0; c < job.n_outputs; ++c) {
-            const REAL coefficient = REAL(coefficients[c]);
-            if (coefficient == 0) continue;  // most of them, with many pairs of classes
-            VEC *to = reinterpret_cast<VEC *>(sums + c * WIDTH);
+        for (int64_t p = job.output_starts[j]; p < job.output_starts[j + 1]; ++p) {
+            const REAL coefficient = REAL(job.coefficients[p]);
+            VEC *to = reinterpret_cast<VEC *>(sums + job.outputs[p] * WIDTH);
             for (int64_t k = 0; k < WIDTH / LANES; ++k) to[k] += coefficient * from[k];
         }
     }

@@ -6,6 +6,8 @@ import inspect
 import math
 import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,13 +18,18 @@ from odmlib.data.labels import python_label
 from odmlib.data.problem import Problem
 from odmlib.errors import ConvergenceWarning, ParameterError
 from odmlib.kernels.formula import KernelFormula
-from odmlib.machines.odm import fit_odm
+from odmlib.machines.fitting import Fit, fit_classes
+from odmlib.machines.odm import Odm
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions, option_fields
 from odmlib.selection.margins import margin_summary
-from odmlib.solvers.control import CONVERGED, Control, SolverResult
+from odmlib.solvers.control import CONVERGED, MAX_ITER, STALLED, STOPPED, TIME_LIMIT, Control
 
-FITTERS = {"odm": fit_odm}
+# machine: (problem, formula, options, control, model to start from) -> Fit
+FITTERS: dict[str, Callable[[Problem, KernelFormula, TrainOptions, Control, Model | None], Fit]] = {
+    "odm": partial(fit_classes, Odm),
+}
+STATUSES = (CONVERGED, MAX_ITER, TIME_LIMIT, STOPPED, STALLED)  # from good to bad
 
 
 def train(X: Any, y: Any, **options: Any) -> Model:
@@ -45,26 +52,28 @@ def train_problem(problem: Problem, options: TrainOptions) -> Model:
     formula = kernel_formula(problem.rows, options)
     control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
     with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
-        function, result = FITTERS[options.machine](problem, formula, options, control, _loaded(options.init))
-    if not math.isfinite(result.primal):
+        fit = FITTERS[options.machine](problem, formula, options, control, _loaded(options.init))
+    if not all(math.isfinite(result.primal) for result in fit.results):
         indefinite = formula.name in ("sigmoid", "precomputed")
         raise ParameterError(
             "training diverges; scale the features or lower C (-c)"
             + ("; the kernel may not be positive semidefinite" if indefinite else "")
         )
-    C, lambda_ = options.weights_for(problem.total_weight)
-    parameters = {
-        "C": C,
-        "lambda": lambda_,
-        "nu": float(options.nu),
-        "theta": float(options.theta),
-        "bias": formula.bias,
-        "tol": float(options.tol),
-    }
     kernel_parameters = {"gamma": formula.gamma, "degree": formula.degree, "coef0": formula.coef0}
+    parameters = fit.parameters | {"bias": formula.bias, "tol": float(options.tol)}
     parameters |= {name: kernel_parameters[name] for name in formula.parameter_names}
-    model = Model(options.machine, formula, problem.labels, problem.rows.n_features, function, parameters, {})
-    model.report.update(_report(model, problem, options, result, time.perf_counter() - started))
+    model = Model(
+        options.machine,
+        formula,
+        problem.labels,
+        problem.rows.n_features,
+        fit.function,
+        parameters,
+        {},
+        scheme=fit.scheme,
+        training_margins=fit.margins,
+    )
+    model.report.update(_report(model, problem, options, fit, time.perf_counter() - started))
     return model
 
 
@@ -86,8 +95,10 @@ def kernel_formula(rows: Dataset, options: TrainOptions) -> KernelFormula:
 
 def convergence_message(report: dict[str, Any], tol: float) -> str:
     """Why training ended too early, with the evidence and what may help."""
+    tasks = report.get("tasks", [])
+    limit = f"limit of {report['iterations']} iterations" if not tasks else "limit of iterations"
     reason = {
-        "max_iter": f"the limit of {report['iterations']} iterations was reached",
+        "max_iter": f"the {limit} was reached",
         "time_limit": "the time limit was reached",
         "stopped": "the callback asked to stop",
         "stalled": "no further progress is possible in floating-point arithmetic",
@@ -98,6 +109,9 @@ def convergence_message(report: dict[str, Any], tol: float) -> str:
         "stalled": "; scale the features or lower C; a kernel that is not positive semidefinite "
         "can also cause this",
     }.get(report["status"], "")
+    if tasks:
+        failed = sum(task["status"] != CONVERGED for task in tasks)
+        reason = f"in {failed} of {len(tasks)} tasks {reason},"
     return (
         f"not converged: {reason} with a relative duality gap of {report['gap']:.2g} (wanted {tol:g}){advice}"
     )
@@ -125,10 +139,11 @@ def _loaded(init: Any) -> Model | None:
 
 
 def _report(
-    model: Model, problem: Problem, options: TrainOptions, result: SolverResult, seconds: float
+    model: Model, problem: Problem, options: TrainOptions, fit: Fit, seconds: float
 ) -> dict[str, Any]:
-    assert result.margins is not None
-    return {
+    results = fit.results
+    labels = [python_label(label) for label in problem.labels]
+    report = {
         "version": __version__,
         "machine": model.machine,
         "kernel": model.formula.name,
@@ -136,20 +151,34 @@ def _report(
         "rows": problem.rows.n_rows,
         "features": problem.rows.n_features,
         "nonzeros": problem.rows.n_nonzeros,
-        "labels": [python_label(label) for label in problem.labels],
-        "status": result.status,
-        "solver": result.solver,
-        "iterations": result.iterations,
-        "primal": result.primal,
-        "dual": result.dual,
-        "gap": result.gap,
+        "scheme": model.scheme,
+        "labels": labels,
+        "status": max((result.status for result in results), key=STATUSES.index),
+        "solver": "+".join(sorted({result.solver for result in results})),
+        "iterations": sum(result.iterations for result in results),
+        "primal": sum(result.primal for result in results),
+        "dual": sum(result.dual for result in results),
+        "gap": max(result.gap for result in results),
         "seconds": {"read": None, "train": seconds, "write": None},
         "threads": options.n_threads,
         "seed": options.seed,
         "support_vectors": model.n_support,
-        "margin": margin_summary(result.margins, problem.weights),
-        "details": result.details,
+        "margin": margin_summary(fit.margins, problem.weights),
+        "details": results[0].details if len(results) == 1 else fit.details,
     }
+    if len(results) > 1:
+        report["tasks"] = [
+            {
+                "labels": [labels[side] for side in sides if side is not None],
+                "status": result.status,
+                "iterations": result.iterations,
+                "primal": result.primal,
+                "gap": result.gap,
+                "support_vectors": result.details.get("support_vectors"),
+            }
+            for sides, result in zip(fit.sides, results, strict=True)
+        ]
+    return report
 
 
 def _describe_options() -> str:

@@ -1,11 +1,17 @@
-"""The decision functions a model may hold: sums over columns, over support vectors, or over serials."""
+"""The decision functions a model may hold: sums over columns, over support vectors, or over serials.
+
+A function has one or more outputs. What multiplies them (weights of columns, coefficients of vectors) is kept
+as sparse rows, one per column or vector with an entry per output: with many pairs of classes a vector takes
+part in few of them. `offsets` are subtracted from the outputs.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
@@ -14,65 +20,204 @@ from odmlib.kernels.formula import KernelFormula
 Floats = NDArray[np.float64]
 
 DENSE_COLUMNS = 1 << 16  # wider weight vectors stay sparse unless the rows are large too
+BLOCK_WEIGHTS = 1 << 22  # weights that are held dense at a time: 32 MB
 
 
-def weighted_sums(rows: Dataset, columns: NDArray[np.int32], weights: Floats, threads: int) -> Floats:
-    """Sum over ascending columns of weight x_column, for every row; a huge column number costs no memory."""
+def weighted_sums(rows: Dataset, columns: NDArray[np.int32], terms: Dataset, threads: int) -> Floats:
+    """Sums over ascending columns of weight x_column: (rows x outputs).
+
+    A huge column number costs no memory.
+    """
     from odmlib._core.rows import Rows
 
     if rows.n_features <= max(DENSE_COLUMNS, rows.n_nonzeros):
-        dense = np.zeros(rows.n_features)
         known = columns < rows.n_features
-        dense[columns[known]] = weights[known]
-        sums = Rows(rows).product(dense, threads)
+        if not known.all():
+            columns, terms = columns[known], terms.take(np.flatnonzero(known))
+        width, places = rows.n_features, columns.astype(np.int64)
     else:
-        sums = Rows(rows.on_columns(columns)).product(weights, threads)
+        rows = rows.on_columns(columns)
+        width, places = len(columns), np.arange(len(columns))
+    data = Rows(rows)
+    place_of_each, n_outputs = places[terms.row_of_each()], terms.n_features
+    step = max(1, BLOCK_WEIGHTS // max(1, width))
+    sums = np.empty((rows.n_rows, n_outputs))
+    for first in range(0, n_outputs, step):
+        last = min(first + step, n_outputs)
+        inside = slice(None) if step >= n_outputs else (terms.indices >= first) & (terms.indices < last)
+        weights = np.zeros((width, last - first))
+        weights[place_of_each[inside], terms.indices[inside] - first] = terms.values[inside]
+        if n_outputs == 1:
+            sums[:, 0] = data.product(weights[:, 0], threads)
+        else:
+            sums[:, first:last] = data.products(weights, threads)
     if not np.isfinite(sums).all():
         raise ParameterError("decision values overflow on these rows; scale the data")
     return sums
 
 
-@dataclass(frozen=True)
+def as_terms(values: Dataset | ArrayLike, n: int) -> Dataset:
+    """Numbers of n columns or vectors as sparse rows; an array of one dimension is one output."""
+    if isinstance(values, Dataset):
+        return values
+    array = np.asarray(values, dtype=np.float64)
+    return Dataset.from_any(array.reshape(n, -1) if array.ndim == 2 else array.reshape(n, 1))
+
+
+def _set(function: Function, **fields: Any) -> None:
+    """Fill in a frozen object."""
+    for name, value in fields.items():
+        object.__setattr__(function, name, value)
+
+
+def _offsets(given: ArrayLike | None, n_outputs: int) -> Floats:
+    return np.zeros(n_outputs) if given is None else np.array(given, dtype=np.float64).reshape(n_outputs)
+
+
+def _one_output(terms: Dataset, output: int) -> tuple[NDArray[np.int64], Floats]:
+    """Rows with an entry for the output, and these entries."""
+    found = np.flatnonzero(terms.indices == output)
+    return terms.row_of_each()[found], np.array(terms.values[found])
+
+
+@dataclass(frozen=True, init=False)
 class LinearFunction:
-    """f(x) = sum over columns of weight x_column + bias bias_weight; other columns weigh nothing."""
+    """f(x) = sum over columns of weight x_column + bias bias_weight - offset; other columns weigh nothing.
+
+    `terms` may be given as an array: (columns,) for one output, (columns x outputs) for any number.
+    """
 
     columns: NDArray[np.int32]  # ascending
-    weights: Floats
+    terms: Dataset
     bias: float
-    bias_weight: float
+    bias_weights: Floats  # one per output
+    offsets: Floats
+
+    def __init__(
+        self,
+        columns: NDArray[np.int32],
+        terms: Dataset | ArrayLike,
+        bias: float,
+        bias_weights: ArrayLike,
+        offsets: ArrayLike | None = None,
+    ):
+        _set(self, columns=columns, terms=as_terms(terms, len(columns)), bias=bias)
+        _set(self, bias_weights=np.array(bias_weights, dtype=np.float64).reshape(self.n_outputs))
+        _set(self, offsets=_offsets(offsets, self.n_outputs))
+
+    @property
+    def n_outputs(self) -> int:
+        return self.terms.n_features
+
+    @property
+    def weights(self) -> Floats:
+        """(columns x outputs)"""
+        return self.terms.to_dense()
 
     def scores(self, rows: Dataset, threads: int) -> Floats:
-        return weighted_sums(rows, self.columns, self.weights, threads) + self.bias * self.bias_weight
+        sums = weighted_sums(rows, self.columns, self.terms, threads)
+        return sums + self.bias * self.bias_weights - self.offsets
+
+    def output(self, place: int) -> LinearFunction:
+        """The function of one output alone."""
+        rows, weights = _one_output(self.terms, place)
+        bias_weight, offset = self.bias_weights[place], self.offsets[place]
+        return LinearFunction(self.columns[rows], weights, self.bias, bias_weight, offset)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class KernelFunction:
-    """f(x) = sum over support vectors of coefficient k(x, vector)."""
+    """f(x) = sum over support vectors of coefficient k(x, vector) - offset.
+
+    `terms` may be given as an array: (vectors,) for one output, (vectors x outputs) for any number.
+    """
 
     formula: KernelFormula
     vectors: Dataset
-    coefficients: Floats
+    terms: Dataset
+    offsets: Floats
+
+    def __init__(
+        self,
+        formula: KernelFormula,
+        vectors: Dataset,
+        terms: Dataset | ArrayLike,
+        offsets: ArrayLike | None = None,
+    ):
+        _set(self, formula=formula, vectors=vectors, terms=as_terms(terms, vectors.n_rows))
+        _set(self, offsets=_offsets(offsets, self.n_outputs))
+
+    @property
+    def n_outputs(self) -> int:
+        return self.terms.n_features
+
+    @property
+    def n_vectors(self) -> int:
+        return self.terms.n_rows
+
+    @property
+    def coefficients(self) -> Floats:
+        """(vectors x outputs)"""
+        return self.terms.to_dense()
 
     def scores(self, rows: Dataset, threads: int) -> Floats:
         from odmlib.kernels.expansion import kernel_scores
 
-        return kernel_scores(self.formula, self.vectors, self.coefficients, rows, threads)
+        return kernel_scores(self.formula, self.vectors, self.terms, rows, threads) - self.offsets
+
+    def output(self, place: int) -> KernelFunction:
+        """The function of one output alone."""
+        rows, coefficients = _one_output(self.terms, place)
+        return KernelFunction(self.formula, self.vectors.take(rows), coefficients, self.offsets[place])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class PrecomputedFunction:
-    """f = sum over support vectors of coefficient (K[x, serial] + bias^2); serials count from 1."""
+    """f = sum over support vectors of coefficient (K[x, serial] + bias^2) - offset; serials count from 1.
+
+    `terms` may be given as an array, as in KernelFunction.
+    """
 
     serials: NDArray[np.int64]
-    coefficients: Floats
+    terms: Dataset
     bias: float
+    offsets: Floats
+
+    def __init__(
+        self,
+        serials: NDArray[np.int64],
+        terms: Dataset | ArrayLike,
+        bias: float,
+        offsets: ArrayLike | None = None,
+    ):
+        _set(self, serials=serials, terms=as_terms(terms, len(serials)), bias=bias)
+        _set(self, offsets=_offsets(offsets, self.n_outputs))
+
+    @property
+    def n_outputs(self) -> int:
+        return self.terms.n_features
+
+    @property
+    def n_vectors(self) -> int:
+        return self.terms.n_rows
+
+    @property
+    def coefficients(self) -> Floats:
+        """(vectors x outputs)"""
+        return self.terms.to_dense()
 
     def scores(self, rows: Dataset, threads: int) -> Floats:
+        from odmlib.data.dataset import summed_rows
+
         serials, places = np.unique(self.serials, return_inverse=True)  # a serial may stand twice
-        weights = np.zeros(len(serials))
-        np.add.at(weights, places, self.coefficients)
-        constant = self.bias**2 * float(self.coefficients.sum())
-        return weighted_sums(rows, (serials - 1).astype(np.int32), weights, threads) + constant
+        terms = summed_rows(self.terms, places, len(serials))
+        constants = self.bias**2 * np.bincount(terms.indices, terms.values, minlength=self.n_outputs)
+        return weighted_sums(rows, (serials - 1).astype(np.int32), terms, threads) + constants - self.offsets
+
+    def output(self, place: int) -> PrecomputedFunction:
+        """The function of one output alone."""
+        rows, coefficients = _one_output(self.terms, place)
+        return PrecomputedFunction(self.serials[rows], coefficients, self.bias, self.offsets[place])
 
 
 Function = LinearFunction | KernelFunction | PrecomputedFunction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.model.functions import Function, KernelFunction, LinearFunction, PrecomputedFunction
+from odmlib.model.schemes import margins_of, winners
 
 if TYPE_CHECKING:
     from odmlib.data.files import Target
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
+BLOCK_SCORES = 1 << 23  # outputs held at a time while predicting: 64 MB
+
+
 @dataclass(frozen=True)
 class Model:
     """A trained machine.
 
-    The decision value of a row is positive for the first of `labels`. `report` says how training went:
-    status, objective values, relative duality gap, margins; `odm-train --json` writes the same.
+    `scheme` says what the outputs of `function` mean (model/schemes.py). With two classes the decision value
+    of a row is positive for the first of `labels`. `report` says how training went: status, objective values,
+    relative duality gap, margins; `odm-train --json` writes the same.
     """
 
     machine: str
@@ -37,30 +42,70 @@ class Model:
     parameters: dict[str, Any]
     report: dict[str, Any]
     zero_based: bool = False  # how the training file counted its features
+    scheme: str = "binary"
+    extras: dict[str, Any] = field(default_factory=dict)  # optional parts of the model file: model/extras.py
+    training_margins: Floats | None = None  # of every training row; not part of the model file
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.labels)
+
+    @property
+    def n_outputs(self) -> int:
+        return self.function.n_outputs
 
     def decision_function(self, X: Any, threads: int | None = None) -> Floats:
-        """One value per row: positive for labels[0], otherwise labels[1]."""
-        return self.function.scores(self._fitting(X), resolve_threads(threads))
+        """The decision values of every row.
+
+        Two classes: one value, positive for labels[0], otherwise labels[1]. More: a line of values, one per
+        class (scheme ovr, joint) or per pair of classes (scheme ovo; positive for the first of the pair).
+        """
+        return self._shaped(self.function.scores(self._fitting(X), resolve_threads(threads)))
 
     def predict(self, X: Any, threads: int | None = None) -> NDArray:
         """One label per row, of the type given to `train`."""
-        return self.labels_for(self.decision_function(X, threads))
+        return self.labels[self.positions(X, threads)]
+
+    def positions(self, X: Any, threads: int | None = None) -> NDArray[np.int64]:
+        """The position in `labels` of the label predicted for every row."""
+        rows, n_threads = self._fitting(X), resolve_threads(threads)
+        step = max(1, BLOCK_SCORES // self.n_outputs)
+        if rows.n_rows <= step:
+            return winners(self.scheme, self.function.scores(rows, n_threads), self.n_classes)
+        found = np.empty(rows.n_rows, dtype=np.int64)
+        for begin in range(0, rows.n_rows, step):
+            part = np.arange(begin, min(begin + step, rows.n_rows))
+            scores = self.function.scores(rows.take(part), n_threads)
+            found[part] = winners(self.scheme, scores, self.n_classes)
+        return found
 
     def labels_for(self, scores: Floats) -> NDArray:
         """The labels that belong to decision values."""
-        return self.labels[np.where(scores > 0, 0, 1)]
+        return self.labels[self.positions_for(scores)]
+
+    def positions_for(self, scores: Floats) -> NDArray[np.int64]:
+        """The position in `labels` of the label that belongs to each line of decision values."""
+        return winners(self.scheme, scores.reshape(-1, self.n_outputs), self.n_classes)
 
     def margins(self, X: Any, y: Any, threads: int | None = None) -> Floats:
-        """Signed margin of every row: its decision value, turned to be positive where y is predicted."""
+        """By how much the class of every row wins (model/schemes.py); two classes: its decision value, turned
+        to be positive where y is predicted."""
         given = np.asarray(y).ravel()
         scores = self.decision_function(X, threads)
         if len(given) != len(scores):
             raise ParameterError(f"X has {len(scores)} rows but y has {len(given)} labels")
-        first, second = given == self.labels[0], given == self.labels[1]
-        unknown = np.flatnonzero(~(first | second))
+        codes = self.codes_of(given)
+        return margins_of(self.scheme, scores.reshape(-1, self.n_outputs), codes, self.n_classes)
+
+    def codes_of(self, given: NDArray) -> NDArray[np.int64]:
+        """The position in `labels` of every given label; a label that the model does not know is an error."""
+        codes = np.full(len(given), -1, dtype=np.int64)
+        for place, label in enumerate(self.labels):
+            codes[given == label] = place
+        unknown = np.flatnonzero(codes < 0)
         if len(unknown):
             raise ParameterError(f"y[{unknown[0]}] is {given[unknown[0]]!r}, which the model does not know")
-        return np.where(first, scores, -scores)
+        return codes
 
     def save(self, target: Target) -> None:
         """Write the model file: text, whole or not at all."""
@@ -75,7 +120,10 @@ class Model:
             case LinearFunction():
                 return None
             case KernelFunction() | PrecomputedFunction():
-                return len(self.function.coefficients)
+                return self.function.n_vectors
+
+    def _shaped(self, scores: Floats) -> Floats:
+        return scores[:, 0] if self.scheme == "binary" else scores
 
     def _fitting(self, X: Any) -> Dataset:
         """X as rows of this model's width: narrower sparse rows are fine, wider ones are cut and told."""

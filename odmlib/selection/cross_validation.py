@@ -34,7 +34,8 @@ def cross_validate(
 ) -> CrossValidation:
     """Train on all folds but one and predict that one, in turn. `tell` hears how many folds are done.
 
-    A training part with rows of one class only predicts that class.
+    A class whose rows are all in one fold is unknown to the machine of that fold; a training part with rows
+    of one class only predicts that class.
     """
     n_folds = min(n_folds, problem.rows.n_rows)
     folds = stratified_folds(problem.codes, n_folds, options.seed)
@@ -46,18 +47,19 @@ def cross_validate(
     options = dataclasses.replace(options, C=C, lambda_=None, gamma=gamma)
     for fold in range(n_folds):
         inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        part = problem.take(inside)
+        present = np.unique(problem.codes[inside][problem.weights[inside] > 0])
+        inside = inside[np.isin(problem.codes[inside], present)]
+        part = problem.take(inside).of_present_classes(present)
         rest = problem.rows.take(outside)
         if options.kernel == "precomputed":
             columns = inside.astype(np.int32)
             part.rows, rest = part.rows.on_columns(columns), rest.on_columns(columns)
-        present = np.unique(part.codes[part.weights > 0])
         if len(present) < 2:
             predicted[outside] = present[0] if len(present) else 0
         else:
             model = train_problem(part, options)
             unfinished += model.report["status"] != CONVERGED
-            predicted[outside] = np.where(model.decision_function(rest, options.threads) > 0, 0, 1)
+            predicted[outside] = present[model.positions(rest, options.threads)]
         if tell is not None:
             tell(fold + 1)
     accuracy = float(np.mean(predicted == problem.codes))

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+
+from odmlib.names import QUANTILES
 
 Floats = NDArray[np.float64]
 
 
-def margin_summary(margins: Floats, weights: Floats | None = None) -> dict[str, float]:
-    """Mean, variance and minimum of the margins; rows count by their weights."""
-    if weights is not None:
-        margins, weights = margins[weights > 0], weights[weights > 0]
+def margin_summary(margins: Floats, weights: Floats | None = None) -> dict[str, Any]:
+    """Mean, variance, minimum and QUANTILES of the margins; rows count by their weights.
+
+    A quantile q is the smallest margin up to which the rows have at least q of the weight.
+    """
+    weights = np.ones(len(margins)) if weights is None else weights
+    margins, weights = margins[weights > 0], weights[weights > 0]
     mean = float(np.average(margins, weights=weights))
     variance = float(np.average(np.square(margins - mean), weights=weights))
-    return {"mean": mean, "variance": variance, "min": float(margins.min())}
+    order = np.argsort(margins, kind="stable")
+    below = np.cumsum(weights[order])
+    # a hair less, so that a sum which rounds up does not move on to the next row
+    places = np.searchsorted(below, np.array(QUANTILES, dtype=float) * below[-1] * (1 - 1e-12))
+    quantiles = margins[order][np.minimum(places, len(margins) - 1)]
+    return {
+        "mean": mean,
+        "variance": variance,
+        "min": float(margins.min()),
+        "quantiles": dict(zip(QUANTILES, quantiles.tolist(), strict=True)),
+    }
 
 
 def text_histogram(margins: Floats, bins: int = 16, width: int = 50) -> str:

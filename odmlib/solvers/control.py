@@ -45,8 +45,9 @@ class SolverResult:
     solver: str
     weights: NDArray[np.float64] | None = None  # linear machines: one per column, then the bias column's
     duals: NDArray[np.float64] | None = None  # kernel machines: one signed multiplier per row
-    margins: NDArray[np.float64] | None = None  # margins of the training rows
+    margins: NDArray[np.float64] | None = None  # margins of the training rows, the offset taken off
     details: dict[str, Any] = field(default_factory=dict)
+    offset: float = 0.0  # subtracted from the scores
 
 
 def relative_gap(primal: float, gap: float) -> float:

@@ -92,7 +92,6 @@ def test_bad_data(tools, program, text):
     [
         ("1 1:1\n1 1:2\n", "bad: all rows have the same label (1); odm needs rows of two classes"),
         ("1 1:1\n", "bad: all rows have the same label (1); odm needs rows of two classes"),
-        ("1 1:1\n2 1:2\n3 1:1\n", "bad: found 3 classes (1, 2, 3); odm takes two classes in this version"),
     ],
 )
 def test_too_few_or_too_many_classes(tools, text, message):
@@ -326,9 +325,10 @@ def test_class_weight_for_a_label_that_is_not_there(tools):
 
 
 def test_classes_without_any_weight(tools):
-    for words in ("-w1 0", "-w1 0 -w-1 0"):
-        message = refused(tools.train("-t 0", words, "good out"), "odm-train")
-        assert message == "good: one class has no weight left; odm needs rows of two classes"
+    message = refused(tools.train("-t 0 -w1 0 good out"), "odm-train")
+    assert message == "good: no weight is left for label 1; odm needs rows of every class with weight"
+    message = refused(tools.train("-t 0 -w1 0 -w-1 0 good out"), "odm-train")
+    assert message == "good: every row has weight 0 (row weight times class weight); nothing to train on"
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_json_report(tools):
     report = json.loads(Path("r.json").read_text())
     assert set(REPORT_KEYS.split()) <= set(report)
     assert set(report["seconds"]) == {"read", "train", "write"}
-    assert set(report["margin"]) == {"mean", "variance", "min"}
+    assert set(report["margin"]) == {"mean", "variance", "min", "quantiles"}
     assert all(seconds >= 0 for seconds in report["seconds"].values())
     assert (report["rows"], report["features"], report["nonzeros"]) == (60, 4, 240)
     assert (report["labels"], report["status"], report["threads"], report["seed"]) == (
@@ -195,7 +195,7 @@ def test_bias(tools):
     tools.train("-q -t 0 --bias 0 toy.txt zero")
     assert Path("none").read_bytes() == Path("zero").read_bytes()
     assert load_model("m2").parameters["bias"] == 2.5
-    assert load_model("none").function.bias_weight == 0
+    assert load_model("none").function.bias_weights[0] == 0
     # a constant feature in the data is the same thing
     Path("with").write_text("".join(line + " 5:2.5\n" for line in TOY.read_text().splitlines()))
     tools.train("-q -t 0 -B -1 with same")

@@ -140,18 +140,28 @@ def test_class_weight_of_an_unknown_label():
         Problem.from_arrays(X, ["a", "b", "a", "a"], None, "even")
 
 
-def test_two_classes_are_needed():
-    Problem.from_arrays(X, [1, 2, 1, 2]).require_two_classes("odm")
+def test_two_classes_with_weight_are_needed():
+    Problem.from_arrays(X, [1, 2, 1, 2]).require_classes("odm")
     with pytest.raises(
         ParameterError, match=r"all rows have the same label \(7\); odm needs rows of two classes"
     ):
-        Problem.from_arrays(X, [7, 7, 7, 7]).require_two_classes("odm")
-    with pytest.raises(ParameterError, match=r"found 3 classes \(1, 2, 3\)"):
-        Problem.from_arrays(X, [1, 2, 3, 1]).require_two_classes("odm")
-    with pytest.raises(ParameterError, match="no weight left"):
-        Problem.from_arrays(X, [1, 2, 1, 1], [1, 0, 1, 1]).require_two_classes("odm")
-    with pytest.raises(ParameterError, match="no weight left"):
-        Problem.from_arrays(X, [1, 2, 1, 1], None, {1: 0}).require_two_classes("odm")
+        Problem.from_arrays(X, [7, 7, 7, 7]).require_classes("odm")
+    Problem.from_arrays(X, [1, 2, 3, 1]).require_classes("odm")
+    with pytest.raises(ParameterError, match="no weight is left for label 2"):
+        Problem.from_arrays(X, [1, 2, 1, 1], [1, 0, 1, 1]).require_classes("odm")
+    with pytest.raises(ParameterError, match="no weight is left for label 1, 3"):
+        Problem.from_arrays(X, [1, 2, 3, 1], None, {1: 0, 3: 0}).require_classes("odm")
+    with pytest.raises(ParameterError, match="every row has weight 0"):
+        Problem.from_arrays(X, [1, 2, 1, 1], None, {1: 0, 2: 0}).require_classes("odm")
+
+
+def test_problem_of_some_classes():
+    problem = Problem.from_arrays(X, ["a", "b", "c", "b"], [1, 2, 3, 4], {"c": 5})
+    part = problem.of_present_classes(np.array([1, 2]))
+    assert part.labels.tolist() == ["b", "c"]
+    assert part.codes.tolist() == [0, 1, 0]
+    assert part.weights.tolist() == [2, 15, 4]
+    assert np.array_equal(part.rows.to_dense(), problem.rows.to_dense()[1:])
 
 
 def test_take_keeps_what_is_known():

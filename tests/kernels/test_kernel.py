@@ -274,8 +274,15 @@ def test_restricted_kernels_keep_the_bits(gamma):
     others = np.setdiff1d(np.arange(150), kept)
     assert np.array_equal(kernel.block(others, onto=part), whole[np.ix_(others, kept)])
     assert kernel.block(others, onto=kernel.restricted([])).shape == (len(others), 0)
-    with pytest.raises(ParameterError, match="precomputed"):
-        Kernel(KernelFormula("precomputed"), np.eye(2)).restricted([0])
+
+
+def test_restricted_precomputed_kernels_keep_bias_and_shift():
+    matrix = np.arange(16.0).reshape(4, 4) + np.arange(16.0).reshape(4, 4).T
+    kernel = Kernel(KernelFormula("precomputed", bias=2.0), matrix)
+    kernel.shift_diagonal(0.5)
+    part = kernel.restricted([1, 3])
+    assert part.block([0, 1]).tolist() == [[14.5, 24.0], [24.0, 34.5]]
+    assert part.diagonal().tolist() == [14.5, 34.5]
 
 
 @pytest.mark.parametrize("formula", FORMULAS, ids=str)

@@ -95,7 +95,7 @@ def test_support_vectors_and_scores(problem):
     assert isinstance(function, KernelFunction)
     assert 0 < model.n_support == model.report["support_vectors"] == function.vectors.n_rows < len(y)
     K = np.asarray(kernel_matrix(model.formula, X, function.vectors.to_dense()), dtype=float)
-    np.testing.assert_allclose(model.decision_function(X), K @ function.coefficients, atol=1e-4)
+    np.testing.assert_allclose(model.decision_function(X), K @ function.coefficients[:, 0], atol=1e-4)
 
 
 def test_row_weights(problem):

@@ -65,7 +65,7 @@ def test_compiled_loops_release_the_lock(compiled_calls, name):
 
 def trained_weights(X, y, **options):
     model = odmlib.train(X, y, kernel="linear", threads=1, **options)
-    return model.function.weights.tobytes(), model.function.bias_weight
+    return model.function.weights.tobytes(), model.function.bias_weights[0]
 
 
 @pytest.mark.parametrize("solver", ["newton", "dcd", "svrg", "auto"])

@@ -78,7 +78,7 @@ def test_every_finite_double_survives():
     again = load_model(text_of(model)).function
     assert isinstance(again, LinearFunction)
     assert again.weights.tobytes() == numbers.tobytes()
-    assert again.bias_weight == numbers[0]
+    assert again.bias_weights[0] == numbers[0]
     vectors = Dataset.from_any(numbers.reshape(-1, 1))
     kernel = make_model("rbf", n_features=1)
     kernel = make_model("rbf", n_features=1, function=KernelFunction(kernel.formula, vectors, numbers))
@@ -404,8 +404,9 @@ def test_a_vector_may_stand_twice(kind):
     once = make_model(kind)
     function = once.function
     assert not isinstance(function, LinearFunction)
-    halves = np.concatenate([function.coefficients, [0.75, 0.75]])
-    sums = function.coefficients + np.array([0, 1.5, 0])
+    coefficients = function.coefficients[:, 0]
+    halves = np.concatenate([coefficients, [0.75, 0.75]])
+    sums = coefficients + np.array([0, 1.5, 0])
     if isinstance(function, KernelFunction):
         twice = make_model(
             kind, function=KernelFunction(once.formula, function.vectors.take([0, 1, 2, 1, 1]), halves)

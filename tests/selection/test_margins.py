@@ -10,8 +10,17 @@ MARGINS = np.array([0.5, 1.0, -0.25, 2.0])
 
 def test_summary():
     found = margin_summary(MARGINS)
+    quantiles = found.pop("quantiles")
     assert found == {"mean": MARGINS.mean(), "variance": pytest.approx(MARGINS.var()), "min": -0.25}
-    assert all(type(value) is float for value in found.values())
+    assert quantiles == {"0.05": -0.25, "0.25": -0.25, "0.5": 0.5, "0.75": 1.0, "0.95": 2.0}
+    assert all(type(value) is float for value in [*found.values(), *quantiles.values()])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 19, 20, 21, 100, 1000])
+def test_quantiles_are_those_of_the_inverted_distribution(n):
+    margins = np.random.default_rng(n).normal(size=n)
+    for name, value in margin_summary(margins)["quantiles"].items():
+        assert value == np.quantile(margins, float(name), method="inverted_cdf"), name
 
 
 def test_weights_count_rows():
@@ -21,6 +30,7 @@ def test_weights_count_rows():
     assert found["mean"] == pytest.approx(repeated.mean())
     assert found["variance"] == pytest.approx(repeated.var())
     assert found["min"] == 0.5  # the row without weight does not count
+    assert found["quantiles"] == margin_summary(repeated)["quantiles"]
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,9 @@ def compare(name, C, nu, theta, bias, scaled=False):
     )
     direction = 1 if model.labels[0] == 1 else -1
     ours = np.zeros(len(theirs))
-    ours[model.function.columns] = model.function.weights
+    ours[model.function.columns] = model.function.weights[:, 0]
     if bias:
-        ours[-1] = model.function.bias_weight
+        ours[-1] = model.function.bias_weights[0]
     ours *= direction
     problem = reference(X.toarray(), y, C=C, nu=nu, theta=theta, bias=1.0 if bias else 0.0)
     best, peer = problem.primal(ours), problem.primal(theirs)

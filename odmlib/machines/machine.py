@@ -1,0 +1,123 @@
+"""What a binary machine is to the trainer: its parameters, and how it solves one task on prepared data.
+
+A task is one problem of two sides: rows of the data with signs and weights. The class schemes (tasks.py)
+make tasks out of any number of classes; fitting.py prepares the data once, has the tasks solved and puts the
+decision function together. Most machines are a MarginLoss with a cost per row and inherit everything else;
+one with a solver of its own overrides `solve_kernel` (and `solve_linear`, or says `linear_solver = False`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.options import TrainOptions
+from odmlib.parameters import MACHINE_PARAMETERS
+from odmlib.solvers.control import Control, SolverResult
+
+if TYPE_CHECKING:
+    from odmlib._core.rows import Rows
+    from odmlib.kernels.cache import RowCache
+    from odmlib.kernels.kernel import Kernel
+    from odmlib.losses.loss import MarginLoss
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One output: `signs` are +1 or -1, `weights` are row weight x class weight, both for the task's rows."""
+
+    output: int
+    sides: tuple[int, int | None]  # classes of the positive and the negative side; None: all others
+    signs: Floats
+    weights: Floats
+    rows: NDArray[np.int64] | None = None  # ascending rows of the data; None: all
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a task may use: the clock and the callback, threads, and memory for kernel rows."""
+
+    control: Control
+    threads: int = 1
+    cache_bytes: int = 0
+    cache: RowCache | None = None  # rows of this very kernel, shared with other tasks
+
+
+class Machine:
+    """Base of the binary machines, made for one run: options and the sum of the row weights."""
+
+    name: str
+    linear_solver = True  # False: a linear kernel is solved as any other and made weights of afterwards
+
+    def __init__(self, options: TrainOptions, total_weight: float):
+        self.options = options
+        self.C, self.lambda_ = options.weights_for(total_weight)
+
+    @staticmethod
+    def default_scheme(kernel: str) -> str:
+        """How more than two classes are trained unless the user says: LIBLINEAR's habit, else LIBSVM's."""
+        return "ovr" if kernel == "linear" else "ovo"
+
+    def parameters(self) -> dict[str, Any]:
+        """The machine's own entries of the report and the model file, by its line of the table."""
+        known: dict[str, Any] = {"C": self.C, "lambda": self.lambda_}
+        values = {
+            name: known[name] if name in known else getattr(self.options, name)
+            for name in MACHINE_PARAMETERS[self.name]
+        }
+        return {name: value if isinstance(value, str) else float(value) for name, value in values.items()}
+
+    def loss(self) -> MarginLoss:
+        raise NotImplementedError
+
+    def costs(self, weights: Floats) -> Floats:
+        """The weight of each row's loss."""
+        raise NotImplementedError
+
+    def start_duals(self, margins: Floats, task: Task, threads: int) -> Floats:
+        """Dual variables that the margins under another model suggest."""
+        from odmlib.solvers.dcd import duals_from_margins
+
+        return duals_from_margins(margins, self.costs(task.weights), self.loss(), threads)
+
+    def solve_linear(self, rows: Rows, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
+        """`rows` are the task's; `start` are weights to begin from. The result has weights and margins."""
+        from odmlib.solvers.linear import solve_linear
+
+        return solve_linear(
+            rows,
+            task.signs,
+            self.costs(task.weights),
+            self.loss(),
+            effort.control,
+            solver=self.options.solver,
+            shrinking=self.options.shrinking,
+            threads=effort.threads,
+            seed=self.options.seed,
+            start=start,
+        )
+
+    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
+        """`kernel` is between the task's rows; `start` are duals to begin from.
+
+        The result has margins, and duals: f = sum_i y_i dual_i k(x_i, .) - offset.
+        """
+        from odmlib.solvers.working_set import solve_working_set
+
+        return solve_working_set(
+            kernel,
+            task.signs,
+            self.costs(task.weights),
+            self.loss(),
+            effort.control,
+            cache_bytes=effort.cache_bytes,
+            shrinking=self.options.shrinking and kernel.shift == 0,
+            threads=effort.threads,
+            seed=self.options.seed,
+            start=start,
+        )

@@ -1,0 +1,74 @@
+"""Training that begins from another model: what that model says about each task.
+
+The other model may have any kernel and take the same labels in any order, but it must have the same scheme.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data.dataset import Dataset
+from odmlib.data.labels import show_labels
+from odmlib.data.problem import Problem
+from odmlib.errors import ParameterError
+from odmlib.machines.machine import Task
+from odmlib.model.functions import Function, LinearFunction
+from odmlib.model.model import Model
+from odmlib.model.schemes import pair_output
+
+Floats = NDArray[np.float64]
+
+
+class Start:
+    """A model to begin from, read in the terms of the problem at hand."""
+
+    def __init__(self, init: Model, problem: Problem, scheme: str):
+        theirs, ours = init.labels.tolist(), problem.labels.tolist()
+        if len(theirs) != len(ours) or set(theirs) != set(ours):
+            raise ParameterError(
+                f"the model to start from has labels {show_labels(init.labels)}, "
+                f"the data have {show_labels(problem.labels)}"
+            )
+        if init.scheme != scheme:
+            raise ParameterError(
+                f"the model to start from is of scheme {init.scheme}, this training is of scheme {scheme}"
+            )
+        self.init = init
+        self.position = [theirs.index(label) for label in ours]
+
+    def _output(self, task: Task) -> tuple[float, Function]:
+        """Their function for a task and +1, or -1 where they take its sides the other way round."""
+        first, second = task.sides
+        a = self.position[first]
+        if second is None:
+            return 1.0, self.init.function.output(a)
+        b = self.position[second]
+        place = pair_output(min(a, b), max(a, b), len(self.position))
+        return (1.0 if a < b else -1.0), self.init.function.output(place)
+
+    def weights(self, task: Task, columns: NDArray[np.int32], bias: float) -> Floats | None:
+        """Another linear machine's weights on the given columns, then the bias column's."""
+        sign, function = self._output(task)
+        if not isinstance(function, LinearFunction):
+            return None
+        weights = np.zeros(len(columns) + (1 if bias else 0))
+        _, ours, theirs = np.intersect1d(columns, function.columns, assume_unique=True, return_indices=True)
+        weights[ours] = function.weights[theirs, 0]
+        if bias:
+            weights[-1] = function.bias * function.bias_weights[0] / bias
+        return sign * weights
+
+    def margins(self, task: Task, rows: Dataset, threads: int) -> Floats:
+        """Margins of all the task's rows (`rows` are those of the whole problem) under the other model."""
+        sign, function = self._output(task)
+        if task.rows is not None:
+            rows = rows.take(task.rows)
+        if self.init.formula.name != "precomputed":  # columns that only one of the two knows do no harm
+            rows = rows.with_features(self.init.n_features)
+        elif rows.n_features != self.init.n_features:
+            raise ParameterError(
+                f"X has {rows.n_features} kernel values per row, "
+                f"the model to start from was trained with {self.init.n_features}"
+            )
+        return sign * task.signs * function.scores(rows, threads)[:, 0]

@@ -1,0 +1,52 @@
+"""Any number of classes as tasks of two sides, and the margins that belong to them (model/schemes.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data.problem import Problem
+from odmlib.machines.machine import Task
+from odmlib.model.schemes import class_pairs
+
+Floats = NDArray[np.float64]
+
+
+def make_tasks(problem: Problem, scheme: str) -> Iterator[Task]:
+    """The tasks in the order of the outputs, made one at a time."""
+    codes, weights = problem.codes, problem.weights
+    if scheme == "ovo":
+        members = [np.flatnonzero(codes == code) for code in range(len(problem.labels))]
+        for output, (first, second) in enumerate(zip(*class_pairs(len(members)), strict=True)):
+            rows = np.sort(np.concatenate([members[first], members[second]]))
+            signs = np.where(codes[rows] == first, 1.0, -1.0)
+            yield Task(output, (int(first), int(second)), signs, weights[rows], rows)
+    elif scheme == "ovr":
+        for code in range(len(problem.labels)):
+            yield Task(code, (code, None), np.where(codes == code, 1.0, -1.0), weights)
+    else:
+        yield Task(0, (0, 1), problem.signs(), weights)
+
+
+class TrainingMargins:
+    """Margins of all rows, gathered task by task in any order; memory does not grow with the tasks."""
+
+    def __init__(self, scheme: str, n_rows: int):
+        self.scheme = scheme
+        self.own = np.full(n_rows, np.inf)
+        self.best_other = np.full(n_rows, -np.inf if scheme == "ovr" else 0.0)
+
+    def add(self, task: Task, margins: Floats) -> None:
+        if self.scheme == "ovr":
+            positive = task.signs > 0
+            self.own[positive] = margins[positive]
+            rest = ~positive
+            self.best_other[rest] = np.maximum(self.best_other[rest], -margins[rest])
+        else:
+            rows = slice(None) if task.rows is None else task.rows
+            self.own[rows] = np.minimum(self.own[rows], margins)
+
+    def result(self) -> Floats:
+        return self.own - self.best_other

@@ -1,0 +1,92 @@
+"""How outputs of a decision function make a label, for any number k of classes.
+
+    binary  one output, positive for the first of two labels
+    ovo     one-vs-one: an output per pair of classes, in LIBSVM's order (1,2) (1,3) ... (2,3) ...; positive
+            is a vote for the earlier label; most votes win, the earlier label where they are equal
+    ovr     one-vs-rest: an output per class, the largest wins, the earlier label where they are equal
+    joint   as ovr, but trained as one machine
+
+The margin of a row says by how much its own class wins: binary y f; ovr and joint the output of its class
+less the largest other one; ovo the smallest of its class's outputs against each other class, so that a
+positive margin means that the class won all its duels (a row with a negative one can still win by votes).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.names import SCHEMES
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+__all__ = ["SCHEMES", "class_pairs", "margins_of", "n_outputs", "pair_output", "winners"]
+
+
+def n_outputs(scheme: str, n_classes: int) -> int:
+    match scheme:
+        case "binary":
+            return 1
+        case "ovo":
+            return n_classes * (n_classes - 1) // 2
+        case _:
+            return n_classes
+
+
+def class_pairs(n_classes: int) -> tuple[Codes, Codes]:
+    """First and second class of every pair, in the order of the outputs."""
+    first, second = np.triu_indices(n_classes, 1)
+    return first.astype(np.int64), second.astype(np.int64)
+
+
+def pair_output(first: int, second: int, n_classes: int) -> int:
+    """The output of the pair first < second.
+
+    >>> [pair_output(i, j, 4) for i in range(4) for j in range(i + 1, 4)]
+    [0, 1, 2, 3, 4, 5]
+    """
+    return first * (2 * n_classes - first - 1) // 2 + second - first - 1
+
+
+def winners(scheme: str, scores: Floats, n_classes: int) -> Codes:
+    """The position of the winning label for every row of scores (rows x outputs)."""
+    match scheme:
+        case "binary":
+            return np.where(scores[:, 0] > 0, 0, 1).astype(np.int64)
+        case "ovo":
+            return votes(scores, n_classes).argmax(axis=1)
+        case _:
+            return scores.argmax(axis=1)
+
+
+def votes(scores: Floats, n_classes: int) -> NDArray[np.int32]:
+    """Duels won by every class, for every row."""
+    counts = np.zeros((len(scores), n_classes), dtype=np.int32)
+    begin = 0
+    for first in range(n_classes - 1):
+        won = scores[:, begin : begin + n_classes - first - 1] > 0
+        counts[:, first] += won.sum(axis=1, dtype=np.int32)
+        counts[:, first + 1 :] += ~won
+        begin += n_classes - first - 1
+    return counts
+
+
+def margins_of(scheme: str, scores: Floats, codes: Codes, n_classes: int) -> Floats:
+    """The margin of every row, whose own class is the one at position `codes[i]` of the labels."""
+    if scheme == "binary":
+        return np.where(codes == 0, scores[:, 0], -scores[:, 0])
+    rows = np.arange(len(scores))
+    if scheme != "ovo":
+        own = scores[rows, codes]
+        others = scores.copy()
+        others[rows, codes] = -np.inf
+        return own - others.max(axis=1)
+    margins = np.full(len(scores), np.inf)
+    for other in range(n_classes):
+        low, high = np.minimum(codes, other), np.maximum(codes, other)
+        output = low * (2 * n_classes - low - 1) // 2 + high - low - 1
+        differs = codes != other
+        duel = scores[rows[differs], output[differs]]
+        margins[differs] = np.minimum(margins[differs], np.where(codes[differs] < other, duel, -duel))
+    return margins
