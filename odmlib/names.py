@@ -1,7 +1,8 @@
 """Names of machines, kernels and more; LIBSVM's number for one is its position. Light: no imports at all."""
 
 MACHINES = ("svm", "odml", "odm", "mcodm", "kmomd", "ssodm", "sodm")
-READY_MACHINES = ("odm",)  # those that this version can train and load
+READY_MACHINES = ("odm", "mcodm")  # those that this version can train and load
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 QUANTILES = ("0.05", "0.25", "0.5", "0.75", "0.95")  # of the margins, in reports and model files
+RELAXATIONS = ("majorise", "frozen")  # of mcodm: solvers/joint.py
 SCHEMES = ("binary", "ovo", "ovr", "joint")  # what the outputs of a model mean: model/schemes.py

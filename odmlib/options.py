@@ -17,7 +17,7 @@ from typing import Any
 
 from odmlib._core.threads import MAX_THREADS, resolve_threads
 from odmlib.errors import ParameterError
-from odmlib.names import KERNELS, MACHINES, READY_MACHINES
+from odmlib.names import KERNELS, MACHINES, READY_MACHINES, RELAXATIONS
 
 SOLVERS = {  # per kind of kernel
     "linear": ("auto", "newton", "dcd", "svrg"),
@@ -86,7 +86,7 @@ class TrainOptions:
     """Everything a user may say about training; made, checked and completed in one place."""
 
     machine: str = _option(
-        "odm", "-s --machine", "machine, number or name: 2 odm (ODM)", _numbered(MACHINES, "machine"), "M"
+        "odm", "-s --machine", "machine, number or name: 2 odm (ODM), 3 mcodm (multi-class ODM)", _numbered(MACHINES, "machine"), "M"
     )
     kernel: str = _option(
         "rbf",
@@ -131,6 +131,13 @@ class TrainOptions:
         "--multiclass",
         "more than two classes: ovo (one-vs-one) or ovr (one-vs-rest) "
         "(default ovr for linear, ovo for other kernels)",
+        str,
+        "NAME",
+    )
+    relaxation: str = _option(
+        "majorise",
+        "--relaxation",
+        "mcodm, loss above the band: majorise (the objective falls), or frozen (the published scheme)",
         str,
         "NAME",
     )
@@ -225,6 +232,9 @@ def _check(options: TrainOptions) -> None:
     )
     if options.multiclass is not None:
         _require(options.multiclass in ("ovo", "ovr"), options, "multiclass", "ovo or ovr")
+    _require(options.relaxation in RELAXATIONS, options, "relaxation", "one of " + ", ".join(RELAXATIONS))
+    if options.machine == "mcodm":
+        _check_whole(options)
     _require(options.shrinking in (False, True), options, "shrinking", "0 or 1")
     if options.threads is not None:
         _require_whole(options, "threads", 1, MAX_THREADS)
@@ -235,6 +245,12 @@ def _check(options: TrainOptions) -> None:
         _require_number(options, "time_limit", 0, math.inf, open_low=True)
     _check_class_weight(options.class_weight)
     _require(options.callback is None or callable(options.callback), options, "callback", "a function")
+
+
+def _check_whole(options: TrainOptions) -> None:
+    """What a machine that trains all classes in one problem cannot do."""
+    _require(options.multiclass is None, options, "multiclass", "left out: mcodm trains all classes together")
+    _require(options.solver != "svrg", options, "solver", "one of auto, newton, dcd for machine mcodm")
 
 
 def _check_class_weight(wish: Mapping | str | None) -> None:

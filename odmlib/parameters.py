@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from odmlib.names import RELAXATIONS
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -41,11 +43,13 @@ PARAMETERS = {
     "theta": Parameter(0, math.nextafter(1, 0)),
     "bias": Parameter(0),
     "tol": Parameter(0, 1),
+    "relaxation": Parameter(choices=RELAXATIONS),
 }
 
 # what a machine has besides the bias, the tolerance and the kernel's own numbers
 MACHINE_PARAMETERS = {
     "odm": ("C", "lambda", "nu", "theta"),
+    "mcodm": ("C", "lambda", "nu", "theta", "relaxation"),
 }
 COMMON_PARAMETERS = ("bias", "tol")
 

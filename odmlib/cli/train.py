@@ -357,7 +357,11 @@ def describe_data(problem: Problem) -> str:
 
 def describe_model(model: Model) -> Iterator[str]:
     report, margin = model.report, model.report["margin"]
-    parameters = ", ".join(f"{name} {value:g}" for name, value in model.parameters.items() if name != "tol")
+    parameters = ", ".join(
+        f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}"
+        for name, value in model.parameters.items()
+        if name != "tol"
+    )
     yield f"{model.machine}, {model.formula.name} kernel: {parameters}"
     yield (
         f"{report['status']} after {report['iterations']} iterations ({report['solver']}), "

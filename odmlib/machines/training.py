@@ -19,6 +19,7 @@ from odmlib.data.problem import Problem
 from odmlib.errors import ConvergenceWarning, ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.machines.fitting import Fit, fit_classes
+from odmlib.machines.mcodm import fit_mcodm
 from odmlib.machines.odm import Odm
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions, option_fields
@@ -28,6 +29,7 @@ from odmlib.solvers.control import CONVERGED, MAX_ITER, STALLED, STOPPED, TIME_L
 # machine: (problem, formula, options, control, model to start from) -> Fit
 FITTERS: dict[str, Callable[[Problem, KernelFormula, TrainOptions, Control, Model | None], Fit]] = {
     "odm": partial(fit_classes, Odm),
+    "mcodm": fit_mcodm,
 }
 STATUSES = (CONVERGED, MAX_ITER, TIME_LIMIT, STOPPED, STALLED)  # from good to bad
 

@@ -28,9 +28,6 @@ from odmlib.solvers.joint_newton import ProximalNewton, newton_fits, prefers_exp
 
 Floats = NDArray[np.float64]
 
-RELAXATIONS = ("majorise", "frozen")
-JOINT_SOLVERS = ("auto", "newton", "dcd")
-
 WARM_UP_EPOCHS = 5  # with beta = 0, before the first q is taken
 FIRST_TOLERANCE = 0.1  # relative gap at which q is taken anew for the first time
 FALL = 3  # of that tolerance from one q to the next
@@ -40,6 +37,7 @@ PATIENCE = {True: 30, False: 150}  # epochs before auto hands over to Newton, wi
 HOPELESS = (10, 0.5)  # after so many epochs a gap above this never becomes small soon
 SLICE_VALUES = 20_000_000  # weights read between two looks at the clock
 REBUILD_EPOCHS = 50
+LEAST_PRECISION = 1e-12
 
 
 @dataclass
@@ -107,7 +105,7 @@ class _Run:
         gap = self.now.gap
         if verdict != "converged" and self.now.relative <= self.control.tol:
             gap = math.inf  # the gap is small enough, but q is still moving
-        status = self.control.step(self.iterations, self.now.objective, gap, limit)
+        status = self.control.step(self.iterations, self.now.relaxed, gap, limit)
         return verdict, CONVERGED if verdict == "converged" else status
 
 
@@ -133,7 +131,7 @@ def solve_joint(
     """
     frozen = relaxation == "frozen"
     state = JointState(rows, labels, costs, n_classes, nu, theta, frozen, seed)
-    run = _Run(state, frozen, control, threads)
+    run = _Run(state, frozen and nu > 0, control, threads)  # without upper side nothing is frozen
     fits = newton_fits(state)
     explicit = prefers_explicit(state, rows.n_nonzeros)
     newton: ProximalNewton | None = None
@@ -231,10 +229,11 @@ def _check_is_due(epochs: int) -> bool:
 
 
 def _proximal_steps(run: _Run, newton: ProximalNewton) -> str:
+    precision = 1.0
     while True:
-        wanted = max(run.control.tol, run.labels.tolerance)
-        bound = max(1.0, run.now.relaxed - run.now.gap)
-        distance = newton.step(0.1 * wanted * bound)
+        before = run.now.gap
+        bound = max(1.0, run.now.relaxed - before)
+        distance = newton.step(precision * min(0.1 * run.labels.tolerance * bound, 0.02 * before))
         run.iterations += 1
         run.measure(distance)
         verdict, status = run.judge(run.epochs + MAX_PROXIMAL_STEPS)
@@ -242,3 +241,6 @@ def _proximal_steps(run: _Run, newton: ProximalNewton) -> str:
             return status
         if verdict == "reassign":
             run.state.reassign(move=False)
+        elif run.now.gap > 0.5 * before:
+            # where classes tie the primal value feels errors of w at first order, psi only at second
+            precision = max(LEAST_PRECISION, 0.01 * precision)

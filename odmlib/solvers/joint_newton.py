@@ -33,6 +33,9 @@ MAX_CG_STEPS = 500
 MAX_NEWTON_STEPS = 60  # of one proximal step
 FIRST_PROXIMITY, LAST_PROXIMITY, FALL = 0.3, 0.03, 0.3  # t_i / h_i
 SUFFICIENT = 1e-4  # part of the promised decrease a step must bring
+ROUNDING = 1e-13  # differences of psi below this part mean nothing
+SHORTEST = 1e-6  # step that is tried
+PATIENCE = 12  # Newton steps in a row that do not bring the gradient down
 
 
 def newton_fits(state: JointState) -> bool:
@@ -71,20 +74,23 @@ class ProximalNewton:
         scores = rows.scores(w)
         total, moved = rows.step(scores)
         psi = 0.5 * float(np.vdot(w, w)) - total
+        still, least = 0, math.inf
         for left in range(MAX_NEWTON_STEPS, -1, -1):
             gradient = w - rows.weights()
             distance = 0.5 * float(np.vdot(gradient, gradient))
-            if left == 0 or distance <= enough or self.control.out_of_time() is not None:
+            still, least = (0, distance) if distance < 0.5 * least else (still + 1, least)
+            if left == 0 or distance <= enough or still == PATIENCE or self.control.out_of_time() is not None:
                 break
             direction = self._direction(gradient, enough)
             changes = rows.scores(direction)
             slope = float(np.vdot(gradient, direction))
             length, before = 1.0, psi
+            noise = ROUNDING * (abs(psi) + float(np.vdot(w, w)))
             while True:
                 trial = w + length * direction
                 total, moved = rows.step(scores + length * changes)
                 psi = 0.5 * float(np.vdot(trial, trial)) - total
-                if psi <= before + SUFFICIENT * length * slope or length < 1e-6:
+                if psi <= before + SUFFICIENT * length * slope + noise or length < SHORTEST:
                     break
                 length *= 0.5
             w, scores = trial, scores + length * changes
