@@ -129,7 +129,6 @@ def _solve_kernel(
         nu=options.nu,
         theta=options.theta,
         relaxation=options.relaxation,
-        shrinking=options.shrinking,
         threads=effort.threads,
         seed=options.seed,
     )

@@ -44,17 +44,25 @@ cdef extern from "joint.h" nogil:
     double odm_joint_visit(odm_joint *s, index_t i, int upper) noexcept
     void odm_joint_scores(const odm_joint *s, index_t i, const double *weights, double *out) noexcept
     void odm_joint_add(const odm_joint *s, index_t i, const double *v, double *weights) noexcept
-    void odm_joint_measure(const odm_joint *s, index_t i, double *scores, odm_joint_sums *sums, int32_t *best,
+    double odm_joint_solve(odm_joint *s, index_t i, double *f, double curvature, int upper,
+                           index_t *n_changed) noexcept
+    double odm_joint_measure(const odm_joint *s, index_t i, double *scores, odm_joint_sums *sums, int32_t *best,
                            double *best_score, double *margin) noexcept
 
 
-cdef class JointState:
-    cdef Rows rows
+# Multipliers and what a measurement finds, for linear and kernel machines.
+cdef class JointMultipliers:
     cdef odm_joint s
-    cdef readonly index_t n_rows, n_columns, n_classes, padded
-    # arrays that Python sees: w[column, class] with its padding, beta, q, M, and of the last measurement
-    cdef readonly object weights, beta, others, references, margins, best_wrong, best_scores
+    cdef readonly index_t n_rows, n_classes, padded
+    # arrays that Python sees: beta, q, M, and of the last measurement
+    cdef readonly object beta, others, references, margins, best_wrong, best_scores
     cdef object kept                    # arrays that only the struct points to
+
+
+cdef class JointState(JointMultipliers):
+    cdef Rows rows
+    cdef readonly index_t n_columns
+    cdef readonly object weights        # w[column, class] with its padding
     cdef index_t[::1] order
     cdef uint8_t[::1] pause, calm       # epochs to skip a row; how often in a row it was found calm
     cdef uint64_t generator

@@ -25,15 +25,12 @@ def aligned_zeros(index_t n_lines, index_t n):
     return memory[skip:skip + n_lines * n].reshape(n_lines, n)
 
 
-cdef class JointState:
-    """Multipliers and weights. In coordinate ascent w is sum_i x_i v_i' over all rows, up to rounding, which
-    `rebuild` removes; joint_newton.py keeps weights of its own."""
+cdef class JointMultipliers:
+    """zeta, beta and q (or M) of all rows; `data` are Rows or a Kernel."""
 
-    def __cinit__(self, Rows rows, labels, costs, index_t n_classes, double nu, double theta, bint frozen, seed):
-        self.rows = rows
-        self.n_rows, self.n_columns, self.n_classes = rows.n_rows, rows.n_columns, n_classes
+    def __cinit__(self, data, labels, costs, index_t n_classes, double nu, double theta, bint frozen, *ignored):
+        self.n_rows, self.n_classes = data.n_rows, n_classes
         self.padded = odm_padded_classes(n_classes)
-        self.weights = aligned_zeros(self.n_columns, self.padded)
         self.beta, self.references, self.margins, self.best_scores = np.zeros((4, self.n_rows))
         self.best_wrong = np.zeros(self.n_rows, dtype=np.int32)
         codes = np.ascontiguousarray(labels, dtype=np.int32)
@@ -42,28 +39,19 @@ cdef class JointState:
         self.others = np.where(codes == 0, 1, 0).astype(np.int32)
         with np.errstate(divide="ignore"):
             h = 0.5 / np.ascontiguousarray(costs, dtype=np.float64)
-        curvatures = rows.squared_norms()
+        curvatures = data.squared_norms() if hasattr(data, "squared_norms") else data.diagonal()
         curvatures[curvatures < TINY] = 0
         scratch = aligned_zeros(2, self.padded)
         changed = np.zeros(self.padded + 2, dtype=np.int32)
         self.kept = (codes, h, curvatures, scratch, changed)
-        # rows without weight or without values move nothing
-        self.order = np.flatnonzero((curvatures > 0) & (h < np.inf)).astype(np.int64)
-        self.pause, self.calm = np.zeros((2, self.n_rows), dtype=np.uint8)
-        self.generator = seed
-        self.mean_violation = 0
-        self.position = self.order.shape[0]
 
         cdef double[::1] values
         cdef const double[::1] constants
         cdef int32_t[::1] numbers
         cdef double[:, ::1] matrix
         s = &self.s
-        s.n_rows, s.n_columns, s.n_classes, s.padded = rows.n_rows, rows.n_columns, n_classes, self.padded
-        s.nu, s.theta, s.frozen, s.bias = nu, theta, frozen, rows.bias
-        s.starts = &rows.indptr[0]
-        if rows.n_nonzeros:
-            s.columns, s.values = &rows.indices[0], &rows.values[0]
+        s.n_rows, s.n_classes, s.padded = self.n_rows, n_classes, self.padded
+        s.nu, s.theta, s.frozen = nu, theta, frozen
         if self.n_rows:
             numbers = codes
             s.labels = &numbers[0]
@@ -77,9 +65,6 @@ cdef class JointState:
             s.beta = &values[0]
             values = self.references
             s.references = &values[0]
-        if self.n_columns:
-            matrix = self.weights
-            s.w = &matrix[0, 0]
         matrix = scratch
         s.scores, s.change = &matrix[0, 0], &matrix[1, 0]
         numbers = changed
@@ -133,6 +118,37 @@ cdef class JointState:
                 stored = stored and odm_store_row(self.s.zeta, i, &zeta[i, 0], self.n_classes)
         if not stored:
             raise MemoryError("no memory for the multipliers")
+
+    @property
+    def frozen(self):
+        return bool(self.s.frozen)
+
+    def movable(self):
+        """Rows with weight and values; the others move nothing."""
+        _, h, curvatures, *_ = self.kept
+        return np.flatnonzero((curvatures > 0) & (h < np.inf))
+
+
+cdef class JointState(JointMultipliers):
+    """Multipliers and weights. In coordinate ascent w is sum_i x_i v_i' over all rows, up to rounding, which
+    `rebuild` removes; joint_newton.py keeps weights of its own."""
+
+    def __init__(self, Rows rows, labels, costs, index_t n_classes, double nu, double theta, bint frozen, seed):
+        self.rows = rows
+        self.n_columns = rows.n_columns
+        self.weights = aligned_zeros(self.n_columns, self.padded)
+        self.order = self.movable()
+        self.pause, self.calm = np.zeros((2, self.n_rows), dtype=np.uint8)
+        self.generator = seed
+        self.position = self.order.shape[0]
+        cdef double[:, ::1] matrix
+        s = &self.s
+        s.n_columns, s.bias, s.starts = rows.n_columns, rows.bias, &rows.indptr[0]
+        if rows.n_nonzeros:
+            s.columns, s.values = &rows.indices[0], &rows.values[0]
+        if self.n_columns:
+            matrix = self.weights
+            s.w = &matrix[0, 0]
 
     def rebuild(self):
         """w anew from the multipliers, which removes what rounding has added."""

@@ -1,5 +1,5 @@
-// Coordinate ascent over rows for the linear multi-class machine (spec/mcodm.md sections 2-6); joint.py states the
-// method.
+// Coordinate ascent over rows for the multi-class machine (spec/mcodm.md sections 2-7); joint.py and joint_kernel.py
+// state the method.
 //
 // Weights are stored class-contiguous: w[column][class], classes padded to a multiple of 4 with zeros, so that one
 // non-zero of a row meets one stripe. Of a row's multipliers only the positive zeta_l are kept, as (class, value)
@@ -137,6 +137,14 @@ static inline double odm_joint_visit(odm_joint *s, int64_t i, int upper) noexcep
     return ODM_CHOOSE_JOINT(joint_visit, *s, i, upper != 0);
 }
 
+// The same for a row whose scores f are known and whose curvature is given, without moving any weights: see
+// joint_loops.h.
+static inline double odm_joint_solve(odm_joint *s, int64_t i, double *f, double curvature, int upper,
+                                     int64_t *n_changed) noexcept
+{
+    return ODM_CHOOSE_JOINT(joint_solve, *s, i, f, curvature, upper != 0, n_changed);
+}
+
 // out = scores of row i under `weights`
 static inline void odm_joint_scores(const odm_joint *s, int64_t i, const double *weights, double *out) noexcept
 {
@@ -150,11 +158,11 @@ static inline void odm_joint_add(const odm_joint *s, int64_t i, const double *v,
 }
 
 // Losses and gap of row i from its scores (some are overwritten), added to `sums`; the best wrong class, its score
-// and the margin.
-static inline void odm_joint_measure(const odm_joint *s, int64_t i, double *scores, odm_joint_sums *sums, int32_t *best,
+// and the margin. Returns the row's gap.
+static inline double odm_joint_measure(const odm_joint *s, int64_t i, double *scores, odm_joint_sums *sums, int32_t *best,
                                      double *best_score, double *margin) noexcept
 {
-    ODM_CHOOSE_JOINT(joint_measure, *s, i, scores, sums, best, best_score, margin);
+    return ODM_CHOOSE_JOINT(joint_measure, *s, i, scores, sums, best, best_score, margin);
 }
 
 #endif

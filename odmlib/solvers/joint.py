@@ -41,7 +41,7 @@ LEAST_PRECISION = 1e-12
 
 
 @dataclass
-class _Measured:
+class Measured:
     objective: float  # J
     relaxed: float  # Q
     gap: float  # absolute
@@ -52,7 +52,7 @@ class _Measured:
         return relative_gap(self.relaxed, self.gap)
 
 
-class _Labels:
+class Labels:
     """When to take q (or M) anew, and when to stop."""
 
     def __init__(self, frozen: bool, tol: float):
@@ -61,7 +61,7 @@ class _Labels:
         self.previous: float | None = None  # J when q was taken last
         self.steps = 0
 
-    def judge(self, now: _Measured) -> str:
+    def judge(self, now: Measured) -> str:
         """'solve' on, 'reassign' or 'converged'."""
         if now.relative > self.tolerance:
             return "solve"
@@ -87,15 +87,15 @@ class _Labels:
 class _Run:
     def __init__(self, state: JointState, frozen: bool, control: Control, threads: int):
         self.state, self.control, self.threads = state, control, threads
-        self.labels = _Labels(frozen, control.tol)
+        self.labels = Labels(frozen, control.tol)
         self.iterations = self.epochs = 0
-        self.now = _Measured(math.inf, math.inf, math.inf, 0)
-        self.best: tuple[_Measured, Floats, Floats] | None = None  # of lowest J: weights and margins too
+        self.now = Measured(math.inf, math.inf, math.inf, 0)
+        self.best: tuple[Measured, Floats, Floats] | None = None  # of lowest J: weights and margins too
 
     def measure(self, distance: float = 0.0) -> None:
         """`distance`: 1/2 |w - sum_i x_i v_i'|^2 where w is not made of the multipliers."""
         objective, relaxed, gap, misplaced = self.state.measure(self.threads)
-        self.now = _Measured(objective, relaxed, max(0.0, gap + distance), misplaced)
+        self.now = Measured(objective, relaxed, max(0.0, gap + distance), misplaced)
         if self.best is None or objective < self.best[0].objective:
             self.best = (self.now, self.state.weights.copy(), self.state.margins.copy())
 

@@ -85,12 +85,15 @@ LOOP double ODM_NAME(best_wrong)(const odm_joint &s, int64_t i, double *f)
     return ODM_NAME(stripe_max)(f, s.padded);
 }
 
-LOOP double ODM_NAME(joint_visit)(odm_joint &s, int64_t i, bool upper)
+// Solve row i's sub-problem from its scores f (which are lost): the multipliers change, s.change becomes
+// v_new - v_old and s.changed the n_changed classes where that may not be 0. Returns the violation before, -1 when there
+// is no memory.
+LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, double *f, double A, bool upper, int64_t *n_changed)
 {
-    const double A = s.curvatures[i], h = s.h[i], beta_before = s.beta[i];
-    double *f = s.scores, *change = s.change;
+    const double h = s.h[i], beta_before = s.beta[i];
+    double *change = s.change;
     const int32_t y = s.labels[i];
-    ODM_NAME(joint_scores)(s, i, s.w, f);
+    *n_changed = 0;
 
     const double f_y = f[y], top = ODM_NAME(best_wrong)(s, i, f);
     const int32_t n_before = s.zeta.count[i];
@@ -111,7 +114,7 @@ LOOP double ODM_NAME(joint_visit)(odm_joint &s, int64_t i, bool upper)
     }
     if (!(violation > 0)) return 0;
 
-    // the row's own part leaves the scores; `change` becomes v_new - v_old
+    // the row's own part leaves the scores
     std::memset(change, 0, s.padded * sizeof(double));
     for (int32_t p = 0; p < n_before; ++p) {
         f[entries[p].label] += A * entries[p].value;
@@ -123,8 +126,7 @@ LOOP double ODM_NAME(joint_visit)(odm_joint &s, int64_t i, bool upper)
     double beta;
     const double total = ODM_NAME(class_block)(row, f, s.n_classes, s.padded, &beta);
 
-    const int64_t few = s.padded / 8;
-    int64_t n_changed = 0;
+    int64_t n = 0;
     int32_t n_after = 0;
     for (int64_t l = 0; l < s.padded; l += LANES) {
         const VEC zeta = READ(f, l), before = READ(change, l);
@@ -134,38 +136,43 @@ LOOP double ODM_NAME(joint_visit)(odm_joint &s, int64_t i, bool upper)
         if (!any) continue;
         for (int64_t lane = 0; lane < LANES; ++lane) {
             if (zeta[lane] > 0) ++n_after;
-            if ((zeta[lane] > 0) | (before[lane] > 0)) s.changed[n_changed++] = static_cast<int32_t>(l + lane);
+            if ((zeta[lane] > 0) | (before[lane] > 0)) s.changed[n++] = static_cast<int32_t>(l + lane);
         }
     }
     if (!odm_make_room(s.zeta, i, n_after)) return -1;
     odm_entry *out = s.zeta.arena + s.zeta.start[i];
-    for (int64_t c = 0; c < n_changed; ++c)
+    bool q_is_listed = false;
+    for (int64_t c = 0; c < n; ++c) {
+        q_is_listed |= s.changed[c] == s.others[i];
         if (f[s.changed[c]] > 0) *out++ = {f[s.changed[c]], s.changed[c]};
+    }
     s.zeta.count[i] = n_after;
     s.beta[i] = beta;
     change[y] += (total - total_before) - (beta - beta_before);
-    s.changed[n_changed++] = y;
+    s.changed[n++] = y;
     if (!s.frozen && beta != beta_before) {
         change[s.others[i]] += beta - beta_before;
-        s.changed[n_changed++] = s.others[i];
+        if (!q_is_listed) s.changed[n++] = s.others[i];
     }
-    if (n_changed <= few) {
-        // q may stand twice
-        int64_t n = 0;
-        for (int64_t c = 0; c < n_changed; ++c) {
-            bool known = false;
-            for (int64_t d = 0; d < n; ++d) known |= s.changed[d] == s.changed[c];
-            if (!known) s.changed[n++] = s.changed[c];
-        }
-        ODM_NAME(add_some)(s, i, change, s.changed, n);
-    } else {
-        ODM_NAME(joint_add)(s, i, change, s.w);
-    }
+    *n_changed = n;
     return violation;
 }
 
-LOOP void ODM_NAME(joint_measure)(const odm_joint &s, int64_t i, double *f, odm_joint_sums *sums, int32_t *best,
-                                  double *best_score, double *margin)
+LOOP double ODM_NAME(joint_visit)(odm_joint &s, int64_t i, bool upper)
+{
+    int64_t n_changed;
+    ODM_NAME(joint_scores)(s, i, s.w, s.scores);
+    const double violation = ODM_NAME(joint_solve)(s, i, s.scores, s.curvatures[i], upper, &n_changed);
+    if (n_changed == 0) return violation;
+    if (n_changed <= s.padded / 8)
+        ODM_NAME(add_some)(s, i, s.change, s.changed, n_changed);
+    else
+        ODM_NAME(joint_add)(s, i, s.change, s.w);
+    return violation;
+}
+
+LOOP double ODM_NAME(joint_measure)(const odm_joint &s, int64_t i, double *f, odm_joint_sums *sums, int32_t *best,
+                                    double *best_score, double *margin)
 {
     const double f_y = f[s.labels[i]], theta = s.theta, h = s.h[i], beta = s.beta[i];
     const double f_q = s.frozen ? s.references[i] : f[s.others[i]];
@@ -177,7 +184,7 @@ LOOP void ODM_NAME(joint_measure)(const odm_joint &s, int64_t i, double *f, odm_
     *best = place;
     *best_score = top;
     *margin = f_y - top;
-    if (!(h < std::numeric_limits<double>::infinity())) return;  // no weight
+    if (!(h < std::numeric_limits<double>::infinity())) return 0;  // no weight
 
     const double cost = 0.5 / h, z = f_y - top, above = f_y - f_q - 1 - theta;
     const double xi = z < 1 - theta ? 1 - theta - z : 0, eps = above > 0 ? above : 0;
@@ -185,7 +192,7 @@ LOOP void ODM_NAME(joint_measure)(const odm_joint &s, int64_t i, double *f, odm_
     sums->objective += cost * (xi * xi + s.nu * true_eps * true_eps);
     sums->relaxed += cost * (xi * xi + s.nu * eps * eps);
     if (beaten && s.nu > 0 && (beta > 0 || eps > 0)) ++sums->misplaced;
-    if (!(s.curvatures[i] > 0)) return;  // an empty row: its multipliers are the best ones by definition
+    if (!(s.curvatures[i] > 0)) return 0;  // an empty row: its multipliers are the best ones by definition
 
     double total = 0, linear = 0;
     const odm_entry *entries = s.zeta.arena + s.zeta.start[i];
@@ -193,8 +200,10 @@ LOOP void ODM_NAME(joint_measure)(const odm_joint &s, int64_t i, double *f, odm_
         total += entries[p].value;
         linear += entries[p].value * (1 - theta - f_y + f[entries[p].label]);
     }
-    sums->gap += cost * xi * xi + 0.5 * h * total * total - linear;
-    if (s.nu > 0) sums->gap += s.nu * cost * eps * eps + 0.5 * h * beta * beta / s.nu - beta * above;
+    double gap = cost * xi * xi + 0.5 * h * total * total - linear;
+    if (s.nu > 0) gap += s.nu * cost * eps * eps + 0.5 * h * beta * beta / s.nu - beta * above;
+    sums->gap += gap;
+    return gap;
 }
 
 #undef VEC
