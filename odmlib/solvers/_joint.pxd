@@ -41,6 +41,7 @@ cdef extern from "joint.h" nogil:
 
     bint odm_store_row(odm_entries &zeta, index_t i, const double *stripe, index_t n_classes) noexcept
     double odm_row_duals(const odm_joint &s, index_t i, double *v) noexcept
+    void odm_joint_expect(const odm_joint *s, index_t far, index_t near) noexcept
     double odm_joint_visit(odm_joint *s, index_t i, int upper) noexcept
     void odm_joint_scores(const odm_joint *s, index_t i, const double *weights, double *out) noexcept
     void odm_joint_add(const odm_joint *s, index_t i, const double *v, double *weights) noexcept

@@ -15,6 +15,7 @@ from odmlib.losses.class_block cimport odm_padded_classes
 
 cdef double CALM = 0.6            # rows with less than this part of the mean violation are left out for a while
 cdef index_t MEASURE_ROWS = 512   # rows of one chunk of a measurement
+cdef index_t LOOK_AHEAD = 6       # visits, for fetching rows from memory early
 cdef double TINY = 1e-300         # curvatures below are those of empty rows
 
 
@@ -212,6 +213,9 @@ cdef class JointState(JointMultipliers):
             while self.position < n and nonzeros > 0:
                 i = self.order[self.position]
                 self.position += 1
+                if self.position + 2 * LOOK_AHEAD <= n:
+                    odm_joint_expect(&self.s, self.order[self.position + 2 * LOOK_AHEAD - 1],
+                                     self.order[self.position + LOOK_AHEAD - 1])
                 if lazy and self.pause[i]:
                     self.pause[i] -= 1
                     continue

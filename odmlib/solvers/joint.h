@@ -99,6 +99,28 @@ static inline double odm_row_duals(const odm_joint &s, int64_t i, double *v) noe
     return total;
 }
 
+// Rows are visited in random order, and what a visit waits for is memory: call it in two steps, `far` ahead for
+// what says where a row's data are, then `near` for the data.
+static inline void odm_joint_expect(const odm_joint *s, int64_t far, int64_t near) noexcept
+{
+#ifdef __GNUC__
+    __builtin_prefetch(s->starts + far);
+    __builtin_prefetch(s->zeta.start + far);
+    __builtin_prefetch(s->zeta.count + far);
+    __builtin_prefetch(s->labels + far);
+    __builtin_prefetch(s->others + far);
+    __builtin_prefetch(s->h + far);
+    __builtin_prefetch(s->curvatures + far);
+    __builtin_prefetch(s->beta + far);
+    const int64_t begin = s->starts[near], end = s->starts[near + 1], some = begin + 64 < end ? begin + 64 : end;
+    for (int64_t p = begin; p < some; p += 8) __builtin_prefetch(s->values + p);
+    for (int64_t p = begin; p < some; p += 16) __builtin_prefetch(s->columns + p);
+    __builtin_prefetch(s->zeta.arena + s->zeta.start[near]);
+#else
+    (void)s, (void)far, (void)near;
+#endif
+}
+
 static inline odm_class_row odm_class_row_of(const odm_joint &s, int64_t i, double curvature, bool upper) noexcept
 {
     const double infinity = std::numeric_limits<double>::infinity();

@@ -33,8 +33,8 @@ FIRST_TOLERANCE = 0.1  # relative gap at which q is taken anew for the first tim
 FALL = 3  # of that tolerance from one q to the next
 MAX_EPOCHS = 10_000
 MAX_PROXIMAL_STEPS = 500
-PATIENCE = {True: 30, False: 150}  # epochs before auto hands over to Newton, with a factorised Hessian or without
-HOPELESS = (10, 0.5)  # after so many epochs a gap above this never becomes small soon
+PATIENCE = {True: 30, False: 1000}  # epochs before auto hands over to Newton, with a factorised Hessian or without
+HOPELESS = (10, 0.5)  # with one: after so many epochs a gap above this does not become small soon
 SLICE_VALUES = 20_000_000  # weights read between two looks at the clock
 REBUILD_EPOCHS = 50
 LEAST_PRECISION = 1e-12
@@ -218,7 +218,7 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool) -> str | None
         if verdict == "reassign":
             state.reassign()
             since_reassignment = 0
-        hopeless = run.epochs >= HOPELESS[0] and run.now.relative > HOPELESS[1] and patience < MAX_EPOCHS
+        hopeless = run.epochs >= HOPELESS[0] and run.now.relative > HOPELESS[1] and patience == PATIENCE[True]
         if run.epochs >= patience or hopeless:
             return None
 

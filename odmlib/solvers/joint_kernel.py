@@ -68,7 +68,7 @@ def solve_joint_kernel(
         now = Measured(*state.measure())
         verdict = decide.judge(now)
         dual = now.relaxed - now.gap
-        if dual > best_dual + STALL_PROGRESS * max(1.0, abs(dual)) or verdict == "reassign":
+        if dual > best_dual + STALL_PROGRESS * max(1.0, abs(dual)):
             best_dual, best_iteration = dual, iteration
         quiet = verdict != "converged" and now.relative <= control.tol
         status = control.step(iteration, now.relaxed, math.inf if quiet else now.gap, limit) or status
@@ -82,6 +82,7 @@ def solve_joint_kernel(
             if best is None or now.objective < best[0].objective:
                 best = (now, state.duals(), state.margins.copy())
             status = _reassign(state, control)
+            best_dual, best_iteration = -math.inf, iteration  # another problem, another dual
         state.solve(_largest(state.gaps, movable, state.block_rows), True)
         iteration += 1
     duals, margins = state.duals(), state.margins
