@@ -3,16 +3,18 @@
     python -m benchmarks.mcodm [--sets letter,segment.scale] [--C 0.1,1] [--raw] [--limit 60]
     python -m benchmarks.mcodm --table2 [--sets iris,wine.scale] [--repeats 10]
 
-Speed: one thread, bias 1, C the weight of one row's loss in both, features divided by their largest value unless
---raw. Each program is to come within 1e-3 of the minimum of its own objective: ours by its certificate; LIBLINEAR
-with the largest -e of a ladder whose objective is that close to the best one of the ladder. Every run is a
-process of its own: processor seconds of training (other work on the machine counts less than on the clock),
-memory (largest resident size less the size before), seconds per epoch (ours: coordinate ascent over all rows;
-theirs: an iteration as it counts them, some rows left out). A run longer than --limit is ended and said to be so.
+Speed: one thread, bias 1, C the weight of one row's loss in both, features divided by their largest value
+unless --raw. Each program is to come within 1e-3 of the minimum of its own objective: ours by its
+certificate; LIBLINEAR with the largest -e of a ladder whose objective is that close to the best one of
+the ladder. Every run is a process of its own: processor seconds of training (other work on the machine
+counts less than on the clock), memory (largest resident size less the size before), seconds per epoch
+(ours: coordinate ascent over all rows; theirs: an iteration as it counts them, some rows left out). A run
+longer than --limit is ended and said to be so.
 
-Table 2: features to [0,1], stratified splits of 80/20, parameters by 5-fold cross-validation on the training part
-from a coarse grid (lambda 2^{0,4,8,12,16}, nu .2 .8, theta .2 .6; C 2^{0,2,..,10} for LIBLINEAR); accuracy in %,
-mean and standard deviation over the splits, without and with bias; beside it the figures of Zhang and Zhou 2017.
+Table 2: features to [0,1], stratified splits of 80/20, parameters by 5-fold cross-validation on the
+training part from a coarse grid (lambda 2^{0,4,8,12,16}, nu .2 .8, theta .2 .6; C 2^{0,2,..,10} for
+LIBLINEAR); accuracy in %, mean and standard deviation over the splits, without and with bias; beside it
+the figures of Zhang and Zhou 2017.
 """
 
 from __future__ import annotations
@@ -120,7 +122,9 @@ def train_liblinear(X, y, C, eps):
         talk.seek(0)
         found = re.search(rb"#iter = *([0-9]+)", talk.read())
     labels = model.get_labels()
-    weights = np.array([[*model.get_decfun(place)[0], model.get_decfun(place)[1]] for place in range(len(labels))])
+    weights = np.array(
+        [[*model.get_decfun(place)[0], model.get_decfun(place)[1]] for place in range(len(labels))]
+    )
     scores = X @ weights[:, :-1].T + weights[:, -1]
     rows = np.arange(len(y))
     own = np.argsort(labels)[y.astype(int)]
@@ -133,7 +137,9 @@ def train_liblinear(X, y, C, eps):
 def compare(name, X, y, C, limit):
     ours = in_process(limit, train_ours, X, y, C, {})
     short, longer = (
-        in_process(limit, train_ours, X, y, C, {"solver": "dcd", "max_iter": n, "shrinking": False, "tol": 1e-12})
+        in_process(
+            limit, train_ours, X, y, C, {"solver": "dcd", "max_iter": n, "shrinking": False, "tol": 1e-12}
+        )
         for n in EPOCHS
     )
     runs = []
@@ -151,8 +157,9 @@ def compare(name, X, y, C, limit):
     details = report["details"]
     epoch = (longer[0] - short[0]) / (EPOCHS[1] - EPOCHS[0]) if short and longer else float("nan")
     print(
-        f"  odmlib          {seconds:8.3f} s  gap {report['gap']:.1e}  {report['status']}, {report['solver']}, "
-        f"{details['epochs']} epochs, {details['newton_steps']} Newton steps, {details['outer_steps']} labellings, "
+        f"  odmlib          {seconds:8.3f} s  gap {report['gap']:.1e}  {report['status']}, {report['solver']}"
+        f", {details['epochs']} epochs, {details['newton_steps']} Newton steps"
+        f", {details['outer_steps']} labellings, "
         f"{epoch * 1e3:.1f} ms per epoch, {memory:.0f} MB"
     )
     if len(runs) < len(LADDER):
@@ -229,7 +236,8 @@ def table_line(X, y, grid, fit, repeats):
 
 
 def table2(names, repeats):
-    print("set                bias  mcODM         LIBLINEAR -s 4  ODM one-vs-rest  ODM one-vs-one  published mcODM, mcSVM")
+    heads = "set                bias  mcODM         LIBLINEAR -s 4  ODM one-vs-rest  ODM one-vs-one"
+    print(heads + "  published mcODM, mcSVM")
     for name in names:
         data = load(name)
         if data is None:
@@ -251,7 +259,10 @@ def table2(names, repeats):
             ]
             published = ", ".join(map(str, PUBLISHED.get(name, ()))) if bias < 0 else ""
             word = "none" if bias < 0 else "1"
-            print(f"{name:18} {word:5} {cells[0]}   {cells[1]}     {cells[2]}      {cells[3]}     {published}", flush=True)
+            print(
+                f"{name:18} {word:5} {cells[0]}   {cells[1]}     {cells[2]}      {cells[3]}     {published}",
+                flush=True,
+            )
 
 
 def main(argv=None) -> int:

@@ -86,7 +86,11 @@ class TrainOptions:
     """Everything a user may say about training; made, checked and completed in one place."""
 
     machine: str = _option(
-        "odm", "-s --machine", "machine, number or name: 2 odm (ODM), 3 mcodm (multi-class ODM)", _numbered(MACHINES, "machine"), "M"
+        "odm",
+        "-s --machine",
+        "machine, number or name: 2 odm (ODM), 3 mcodm (multi-class ODM)",
+        _numbered(MACHINES, "machine"),
+        "M",
     )
     kernel: str = _option(
         "rbf",

@@ -8,22 +8,22 @@ import numpy as np
 
 
 def exact_block(scores, label, curvature, h, nu, theta, other=None, reference=0):
-    """(zeta, beta) in exact arithmetic: every prefix of the sorted classes is tried until the KKT conditions hold.
+    """(zeta, beta) in exact arithmetic: prefixes of the sorted classes until the KKT conditions hold.
 
     `other` is q of the majorised problem, None the frozen one with its constant `reference`.
     """
     A, h, nu, theta = (Fraction(value) for value in (curvature, h, nu, theta))
     k = len(scores)
-    B = [Fraction(value) + (0 if l == label else 1 - theta) for l, value in enumerate(scores)]
-    wrong = [l for l in range(k) if l != label]
+    B = [Fraction(value) + (0 if c == label else 1 - theta) for c, value in enumerate(scores)]
+    wrong = [c for c in range(k) if c != label]
     for above in (False, True) if nu > 0 else (False,):
-        allowed = [l for l in wrong if not (above and l == other)]
-        order = sorted(allowed, key=lambda l: -B[l])
+        allowed = [c for c in wrong if not (above and c == other)]
+        order = sorted(allowed, key=lambda c: -B[c])
         for n in range(len(order) + 1):
             solution = _candidate(B, order[:n], label, other, reference, above, A, h, nu, theta)
             if _is_optimal(*solution, B, wrong, label, other, reference, A, h, nu, theta):
                 zeta, beta = solution
-                return [zeta.get(l, Fraction(0)) for l in range(k)], beta
+                return [zeta.get(c, Fraction(0)) for c in range(k)], beta
     raise AssertionError("no KKT point found")
 
 
@@ -33,8 +33,8 @@ def _candidate(B, active, label, other, reference, above, A, h, nu, theta):
     size = n + above
     M = [[Fraction(0)] * size for _ in range(size)]
     right = [Fraction(0)] * size
-    for a, l in enumerate(active):  # A zeta_l + (A+h) T - A beta = B_l - B_y
-        right[a] = B[l] - B[label]
+    for a, c in enumerate(active):  # A zeta_l + (A+h) T - A beta = B_l - B_y
+        right[a] = B[c] - B[label]
         for b in range(n):
             M[a][b] = A + h + (A if a == b else 0)
         if above:
@@ -69,10 +69,10 @@ def _is_optimal(zeta, beta, B, wrong, label, other, reference, A, h, nu, theta):
     if beta < 0 or any(value < 0 for value in zeta.values()):
         return False
     T = sum(zeta.values(), Fraction(0))
-    for l in wrong:
-        v = -zeta.get(l, Fraction(0)) + (beta if l == other else 0)
-        slope = -(A * v + B[l]) + A * (T - beta) + h * T + B[label]  # of the objective along zeta_l
-        if slope < 0 or (zeta.get(l, 0) > 0 and slope != 0):
+    for c in wrong:
+        v = -zeta.get(c, Fraction(0)) + (beta if c == other else 0)
+        slope = -(A * v + B[c]) + A * (T - beta) + h * T + B[label]  # of the objective along zeta_l
+        if slope < 0 or (zeta.get(c, 0) > 0 and slope != 0):
             return False
     if nu == 0:
         return beta == 0

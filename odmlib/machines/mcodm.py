@@ -2,8 +2,9 @@
 
     min_w  1/2 sum_l |w_l|^2 + C / (1-theta)^2 sum_i s_i [ max(0, 1-theta-z_i)^2 + nu max(0, z_i-1-theta)^2 ]
 
-with margins z_i = f_y(x_i) - max over the other classes l of f_l(x_i). solvers/joint.py says how. Two classes with
-the default relaxation are binary ODM of twice the C: w_1 = -w_2 = u/2 and half its objective.
+with margins z_i = f_y(x_i) - max over the other classes l of f_l(x_i). solvers/joint.py says how. Two
+classes with the default relaxation are binary ODM of twice the C: w_1 = -w_2 = u/2 and half its
+objective.
 """
 
 from __future__ import annotations

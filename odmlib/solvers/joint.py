@@ -3,14 +3,16 @@
     J(w) = 1/2 sum_l |w_l|^2 + sum_i c_i [ max(0, 1-theta-z_i)^2 + nu max(0, z_i-1-theta)^2 ],
     z_i = f_i,y - max_{l != y} f_il,   f_il = <w_l, x_i>
 
-is not convex: its upper side has the best wrong score under a square. With any wrong class q_i in place of the best
-one it is a convex problem Q(w; q) >= J(w), with equality where q_i is a best wrong class. `majorise` solves Q, takes
-q from its solution and goes on until q or J stands still; J falls from step to step. `frozen`, the published scheme,
-puts the number M_i = max_{l != y} f_il of the previous solution in place of f_i,q; nothing bounds J there.
+is not convex: its upper side has the best wrong score under a square. With any wrong class q_i in place
+of the best one it is a convex problem Q(w; q) >= J(w), with equality where q_i is a best wrong class.
+`majorise` solves Q, takes q from its solution and goes on until q or J stands still; J falls from step to
+step. `frozen`, the published scheme, puts the number M_i = max_{l != y} f_il of the previous solution in
+place of f_i,q; nothing bounds J there.
 
-The convex problems: coordinate ascent on the dual, one row with all its multipliers at a time (class_block.h),
-rows that are calm pausing; then, where that is slow, the proximal Newton method of joint_newton.py. Early ones
-are solved roughly. The certificate is the duality gap of Q on all rows: gap_i >= 0 summed up (spec section 2).
+The convex problems: coordinate ascent on the dual, one row with all its multipliers at a time
+(class_block.h), rows that are calm pausing; then, where that is slow, the proximal Newton method of
+joint_newton.py. Early ones are solved roughly. The certificate is the duality gap of Q on all rows: gap_i
+>= 0 summed up (spec section 2).
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ FIRST_TOLERANCE = 0.1  # relative gap at which q is taken anew for the first tim
 FALL = 3  # of that tolerance from one q to the next
 MAX_EPOCHS = 10_000
 MAX_PROXIMAL_STEPS = 500
-PATIENCE = {True: 30, False: 1000}  # epochs before auto hands over to Newton, with a factorised Hessian or without
+# epochs before auto hands over to Newton: with a factorised Hessian, or without
+PATIENCE = {True: 30, False: 1000}
 HOPELESS = (10, 0.5)  # with one: after so many epochs a gap above this does not become small soon
 SLICE_VALUES = 20_000_000  # weights read between two looks at the clock
 REBUILD_EPOCHS = 50
@@ -199,7 +202,9 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool) -> str | None
         since_rebuild += 1
         due = _check_is_due(since_reassignment) or run.epochs in (warm_up, limit, patience)
         if run.epochs < warm_up or not due:
-            status = control.step(run.iterations, run.now.objective if run.best else 0.0, math.inf, MAX_EPOCHS)
+            status = control.step(
+                run.iterations, run.now.objective if run.best else 0.0, math.inf, MAX_EPOCHS
+            )
             if status is not None:
                 run.measure()
                 return status

@@ -1,9 +1,10 @@
 """Multi-class ODM with a kernel: f_l = sum_i v_il k(x_i, .)   (problem, labels q and certificate: joint.py)
 
-Block ascent on the dual. The scores of all rows are kept, class after class. An iteration takes the rows whose
-parts of the duality gap are the largest, fetches their kernel rows at once, makes sweeps of exact one-row steps
-(class_block.h) over the block with its own small kernel matrix, and then brings the scores of all rows up to date.
-The gap on all rows is known after every iteration without any kernel work. 1/2 sum |w_l|^2 = 1/2 sum v_il f_il.
+Block ascent on the dual. The scores of all rows are kept, class after class. An iteration takes the rows
+whose parts of the duality gap are the largest, fetches their kernel rows at once, makes sweeps of exact
+one-row steps (class_block.h) over the block with its own small kernel matrix, and then brings the scores
+of all rows up to date. The gap on all rows is known after every iteration without any kernel work. 1/2
+sum |w_l|^2 = 1/2 sum v_il f_il.
 """
 
 from __future__ import annotations
@@ -44,9 +45,7 @@ def solve_joint_kernel(
     """Train on the rows of a kernel; the result's duals are the v_il (rows x classes)."""
     m, frozen = kernel.n_rows, relaxation == "frozen"
     cache = RowCache(kernel, cache_bytes, _float32_is_too_coarse(kernel, costs))
-    state = JointKernel(
-        kernel, labels, costs, n_classes, nu, theta, frozen, seed, cache, BLOCK_ROWS, threads
-    )
+    state = JointKernel(kernel, labels, costs, n_classes, nu, theta, frozen, seed, cache, BLOCK_ROWS, threads)
     decide = Labels(frozen and nu > 0, control.tol)
     movable = state.movable()
     limit = max(10_000, 100 * m)

@@ -1,15 +1,17 @@
 """Proximal Newton method for the linear multi-class machine: converges where coordinate ascent crawls.
 
-The relaxed problem  min_w 1/2 |w|^2 + sum_i loss_i(scores_i)  has kinks wherever two wrong classes tie, which
-they do at the optimum, so Newton's method cannot be used on it directly. One proximal step on the dual,
+The relaxed problem  min_w 1/2 |w|^2 + sum_i loss_i(scores_i)  has kinks wherever two wrong classes tie,
+which they do at the optimum, so Newton's method cannot be used on it directly. One proximal step on the
+dual,
 
     max_v  D(v) - sum_i t_i/2 |v_i - centre_i|^2 ,
 
-has the smooth primal  psi(w) = 1/2 |w|^2 - sum_i min_v [ conj_i(v) + <f_i(w), v> + t_i/2 |v - centre_i|^2 ]: each
-row's minimum is the sub-problem of coordinate ascent with t_i in place of |x_i|^2, its solution v_i(w) is
-piecewise linear in w, grad psi = w - sum_i x_i v_i(w)' and the (generalised) Hessian is I + sum_i J_i (x) x_i x_i'
-(joint_prox.h). Newton's method with a line search ends after some steps; v(w) becomes the next centre. D never
-falls, and with t_i -> 0 the steps converge faster than linearly (proximal point method).
+has the smooth primal  psi(w) = 1/2 |w|^2 - sum_i min_v [ conj_i(v) + <f_i(w), v> + t_i/2 |v - centre_i|^2
+]: each row's minimum is the sub-problem of coordinate ascent with t_i in place of |x_i|^2, its solution
+v_i(w) is piecewise linear in w, grad psi = w - sum_i x_i v_i(w)' and the (generalised) Hessian is I +
+sum_i J_i (x) x_i x_i' (joint_prox.h). Newton's method with a line search ends after some steps; v(w)
+becomes the next centre. D never falls, and with t_i -> 0 the steps converge faster than linearly
+(proximal point method).
 """
 
 from __future__ import annotations
@@ -65,14 +67,14 @@ class ProximalNewton:
     def step(self, enough: float) -> float:
         """One proximal step, psi minimised until 1/2 |grad|^2 <= enough; what 1/2 |grad|^2 came to.
 
-        The state has the minimiser w and the multipliers v(w) then, and the duality gap is the sum of the rows'
-        gaps plus 1/2 |w - sum_i x_i v_i'|^2, the number returned.
+        The state has the minimiser w and the multipliers v(w) then, and the duality gap is the sum of the
+        rows' gaps plus 1/2 |w - sum_i x_i v_i'|^2, the number returned.
         """
         state, rows = self.state, self.rows
         rows.centre(self.proximity * self.scale)
         w = state.weights.copy()
         scores = rows.scores(w)
-        total, moved = rows.step(scores)
+        total, _ = rows.step(scores)
         psi = 0.5 * float(np.vdot(w, w)) - total
         still, least = 0, math.inf
         for left in range(MAX_NEWTON_STEPS, -1, -1):
@@ -88,7 +90,7 @@ class ProximalNewton:
             noise = ROUNDING * (abs(psi) + float(np.vdot(w, w)))
             while True:
                 trial = w + length * direction
-                total, moved = rows.step(scores + length * changes)
+                total, _ = rows.step(scores + length * changes)
                 psi = 0.5 * float(np.vdot(trial, trial)) - total
                 if psi <= before + SUFFICIENT * length * slope + noise or length < SHORTEST:
                     break

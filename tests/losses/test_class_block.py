@@ -1,4 +1,4 @@
-"""One row's sub-problem of the multi-class machine against exact arithmetic and the specification's examples."""
+"""One row's sub-problem of the multi-class machine against exact arithmetic and the spec's examples."""
 
 from __future__ import annotations
 

@@ -122,11 +122,11 @@ def test_start_from_a_model():
 
 def test_refused():
     X, y = problem(39, m=30, k=3)
-    with pytest.raises(ParameterError, match="relaxation .* majorise, frozen, found 'fixed'"):
+    with pytest.raises(ParameterError, match=r"relaxation .* majorise, frozen, found 'fixed'"):
         train(X, y, relaxation="fixed")
-    with pytest.raises(ParameterError, match="multiclass .* mcodm trains all classes together"):
+    with pytest.raises(ParameterError, match=r"multiclass .* mcodm trains all classes together"):
         train(X, y, multiclass="ovr")
-    with pytest.raises(ParameterError, match="solver .* found 'svrg'"):
+    with pytest.raises(ParameterError, match=r"solver .* found 'svrg'"):
         train(X, y, kernel="linear", solver="svrg")
     with pytest.raises(ParameterError, match="same label"):
         train(X, np.zeros(30))

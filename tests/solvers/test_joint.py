@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -50,9 +52,7 @@ def problem(seed=0, m=60, d=5, k=4, spread=1.5):
 )
 def test_exact_problems(solver, x, k, lambda_, weights, J):
     X = np.array(x, dtype=float)[:, None]
-    result = solve(
-        X, [0] * len(x), k, lambda_, mu=1.0, theta=0.0, solver=solver, control=Control(tol=1e-12)
-    )
+    result = solve(X, [0] * len(x), k, lambda_, mu=1.0, theta=0.0, solver=solver, control=Control(tol=1e-12))
     assert result.status == CONVERGED and result.gap <= 1e-12
     # 1/2 |w - w*|^2 <= gap
     np.testing.assert_allclose(result.weights, [weights], atol=2e-6)
@@ -63,7 +63,7 @@ def test_exact_problems(solver, x, k, lambda_, weights, J):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_frozen_fixed_point(solver):
     X = np.array([[1.0], [3.0]])
-    options = dict(k=2, lambda_=2, mu=1.0, theta=0.0, relaxation="frozen", solver=solver)
+    options = {"k": 2, "lambda_": 2, "mu": 1.0, "theta": 0.0, "relaxation": "frozen", "solver": solver}
     result = solve(X, [0, 0], control=Control(tol=1e-11), **options)
     assert result.status == CONVERGED
     np.testing.assert_allclose(result.weights, [[-16 / 23, -26 / 23]], atol=1e-5)
@@ -100,7 +100,9 @@ def test_report_is_true(solver, relaxation, mu):
     J, margins = objective(np.c_[X, np.ones(60)], labels, costs, mu, 0.2, result.weights)
     assert result.details["objective"] == pytest.approx(J, rel=1e-10)
     np.testing.assert_allclose(result.margins, margins, atol=1e-9)
-    assert result.primal - result.dual == pytest.approx(result.gap * max(1, result.primal), rel=1e-6, abs=1e-12)
+    assert result.primal - result.dual == pytest.approx(
+        result.gap * max(1, result.primal), rel=1e-6, abs=1e-12
+    )
     if relaxation == "majorise":
         assert result.primal >= J * (1 - 1e-12)
         if result.details["misplaced"] == 0:
@@ -171,7 +173,7 @@ def test_objective_falls_from_label_to_label():
         values.append((J, gap, misplaced))
         state.reassign()
     assert values[0][2] > 0
-    for (old, _, _), (new, gap, _) in zip(values, values[1:], strict=False):
+    for (old, _, _), (new, gap, _) in itertools.pairwise(values):
         assert new <= old + gap + 1e-12 * old
 
 
