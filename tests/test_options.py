@@ -24,6 +24,7 @@ GOOD = {
     "cache_mb": [1e-3, 200, 1e9],
     "shrinking": [True, False, 0, 1],
     "multiclass": [None, "ovo", "ovr"],
+    "relaxation": ["majorise", "frozen"],
     "solver": ["auto", "working-set"],
     "threads": [None, 1, 1024],
     "seed": [0, 2**63 - 1, np.int32(7)],
@@ -37,7 +38,7 @@ GOOD = {
 NO_NUMBERS = ["1", "abc", [1], np.array([1.0]), 1j, {}]
 NOT_FINITE = [np.nan, np.inf, -np.inf]
 BAD = {
-    "machine": ["ODM", "", 2, None, "svm", "mcodm"],
+    "machine": ["ODM", "", 2, None, "sodm"],
     "kernel": ["RBF", "", 2, None, "laplace"],
     "degree": [0, -1, 101, 2.5, 2.0, None, *NO_NUMBERS, *NOT_FINITE],
     "gamma": [0, -1, "0.5", "wide", None, *NO_NUMBERS, *NOT_FINITE],
@@ -51,6 +52,7 @@ BAD = {
     "cache_mb": [0, -1, 1e13, None, *NO_NUMBERS, *NOT_FINITE],
     "shrinking": [2, -1, "1", None, "no"],
     "multiclass": ["", "OVO", "binary", "joint", 1],
+    "relaxation": ["", "Frozen", None, 1],
     "solver": ["", "newton", "dcd", "fast", None, 1],
     "threads": [0, -1, 1025, 1.5, *NO_NUMBERS, *NOT_FINITE],
     "seed": [-1, 2**63, 1.5, None, *NO_NUMBERS, *NOT_FINITE],

@@ -36,10 +36,11 @@ FALL = 3  # of that tolerance from one q to the next
 MAX_EPOCHS = 10_000
 MAX_PROXIMAL_STEPS = 500
 # epochs before auto hands over to Newton: with a factorised Hessian, or without
-PATIENCE = {True: 30, False: 1000}
+PATIENCE = {True: 30, False: 5000}
 HOPELESS = (10, 0.5)  # with one: after so many epochs a gap above this does not become small soon
 SLICE_VALUES = 20_000_000  # weights read between two looks at the clock
 REBUILD_EPOCHS = 50
+MOST_BETWEEN_CHECKS = 3  # visits of every row between two certificates
 LEAST_PRECISION = 1e-12
 
 
@@ -185,9 +186,10 @@ def solve_joint(
 def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool) -> str | None:
     """Coordinate ascent; None when others should take over."""
     state, control = run.state, run.control
-    since_reassignment = since_rebuild = 0
+    checks, visits, since_rebuild = 0, 0, 0  # checks on the present q; row visits up to the last one
     warm_up = WARM_UP_EPOCHS if two_sided and not run.labels.frozen and state.n_classes > 2 else 0
     slice_nonzeros = max(1, SLICE_VALUES // state.padded)
+    n_movable = len(state.movable())
     limit = MAX_EPOCHS if control.max_iter is None else control.max_iter
     while True:
         upper = run.epochs >= warm_up
@@ -198,9 +200,10 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool) -> str | None
                 return status
         run.epochs += 1
         run.iterations += 1
-        since_reassignment += 1
         since_rebuild += 1
-        due = _check_is_due(since_reassignment) or run.epochs in (warm_up, limit, patience)
+        # a check costs half an epoch; rows pause, so epochs get shorter
+        due = state.visits - visits >= min(MOST_BETWEEN_CHECKS, 1 + checks / 2) * n_movable
+        due = due or run.epochs in (warm_up, limit, patience)
         if run.epochs < warm_up or not due:
             status = control.step(
                 run.iterations, run.now.objective if run.best else 0.0, math.inf, MAX_EPOCHS
@@ -210,6 +213,7 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool) -> str | None
                 return status
             continue
         run.measure()
+        checks, visits = checks + 1, state.visits
         if run.now.relative <= control.tol or since_rebuild >= REBUILD_EPOCHS:
             state.rebuild()  # claim nothing on weights that were updated step by step
             since_rebuild = 0
@@ -222,15 +226,10 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool) -> str | None
             return status
         if verdict == "reassign":
             state.reassign()
-            since_reassignment = 0
+            checks = 0
         hopeless = run.epochs >= HOPELESS[0] and run.now.relative > HOPELESS[1] and patience == PATIENCE[True]
         if run.epochs >= patience or hopeless:
             return None
-
-
-def _check_is_due(epochs: int) -> bool:
-    """After 1, 2, 4, 7, 10, 15, 20, ... epochs on one q."""
-    return epochs in (1, 2, 4, 7) or epochs % 5 == 0
 
 
 def _proximal_steps(run: _Run, newton: ProximalNewton) -> str:
