@@ -263,7 +263,7 @@ def test_model_is_judged_before_the_data(tools):
         ("-t ² good out", "unknown kernel"),
         ("-s 9 good out", "-s/--machine: unknown machine '9'"),
         ("-s 0 good out", "machine svm is not part of this version yet; ready: odm"),
-        ("--machine mcodm good out", "machine mcodm is not part of this version yet; ready: odm"),
+        ("--machine sodm good out", "machine sodm is not part of this version yet; ready: odm, mcodm"),
         ("-d 0 good out", "degree (-d) must be a whole number from 1 to 100, found 0"),
         ("-d 2.5 good out", "-d/--degree: expected a whole number, found '2.5'"),
         ("-r nan good out", "coef0 (-r) must be finite, found nan"),
