@@ -17,7 +17,7 @@ from typing import Any
 
 from odmlib._core.threads import MAX_THREADS, resolve_threads
 from odmlib.errors import ParameterError
-from odmlib.names import KERNELS, MACHINES, READY_MACHINES
+from odmlib.names import KERNELS, MACHINES, READY_MACHINES, RELAXATIONS
 from odmlib.parameters import MAX_DEGREE, PARAMETERS
 
 SOLVERS = {  # per kind of kernel
@@ -93,7 +93,8 @@ class TrainOptions:
     machine: str = _option(
         "odm",
         "-s --machine",
-        "machine, number or name: 0 svm (C-SVM), 1 odml (ODM^L), 2 odm (ODM), 4 kmomd (KM-OMD)",
+        "machine, number or name: 0 svm (C-SVM), 1 odml (ODM^L), 2 odm (ODM), 3 mcodm (multi-class ODM), "
+        "4 kmomd (KM-OMD)",
         _numbered(MACHINES, "machine"),
         "M",
     )
@@ -179,6 +180,13 @@ class TrainOptions:
         "calibrated probabilities for predict_proba and odm-predict -b 1, 0 or 1",
         _switch,
         "0|1",
+    )
+    relaxation: str = _option(
+        "majorise",
+        "--relaxation",
+        "mcodm, loss above the band: majorise (the objective falls), or frozen (the published scheme)",
+        str,
+        "NAME",
     )
     solver: str = _option(
         "auto",
@@ -300,6 +308,9 @@ def _check(options: TrainOptions) -> None:
     )
     if options.multiclass is not None:
         _require(options.multiclass in ("ovo", "ovr"), options, "multiclass", "ovo or ovr")
+    _require(options.relaxation in RELAXATIONS, options, "relaxation", "one of " + ", ".join(RELAXATIONS))
+    if options.machine == "mcodm":
+        _check_whole(options)
     for name in ("shrinking", "probability"):
         _require(getattr(options, name) in (False, True), options, name, "0 or 1")
     if options.threads is not None:
@@ -324,6 +335,12 @@ def _check_kmomd(options: TrainOptions) -> None:
         raise ParameterError(f"{what} needs lambda (--lambda) below 1: at 1 the equal SVM has C = 0")
     if share == 0 and options.solver == "newton":
         raise ParameterError("solver newton needs lambda (--lambda) above 0; the hard margin takes pairs")
+
+
+def _check_whole(options: TrainOptions) -> None:
+    """What a machine that trains all classes in one problem cannot do."""
+    _require(options.multiclass is None, options, "multiclass", "left out: mcodm trains all classes together")
+    _require(options.solver != "svrg", options, "solver", "one of auto, newton, dcd for machine mcodm")
 
 
 def _check_class_weight(wish: Mapping | str | None) -> None:

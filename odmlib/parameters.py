@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from odmlib.names import RELAXATIONS
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -47,6 +49,7 @@ PARAMETERS = {
     "decision_scale": Parameter(choices=("unit", "svm")),
     "bias": Parameter(0),
     "tol": Parameter(0, 1),
+    "relaxation": Parameter(choices=RELAXATIONS),
 }
 
 # what a machine has besides the bias, the tolerance and the kernel's own numbers
@@ -54,6 +57,7 @@ MACHINE_PARAMETERS = {
     "svm": ("C", "lambda"),
     "odml": ("C", "lambda", "lambda1", "lambda2"),
     "odm": ("C", "lambda", "nu", "theta"),
+    "mcodm": ("C", "lambda", "nu", "theta", "relaxation"),
     "kmomd": ("lambda", "threshold", "decision_scale"),
 }
 COMMON_PARAMETERS = ("bias", "tol")

@@ -20,6 +20,7 @@ from odmlib.errors import ConvergenceWarning, ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.machines.fitting import Fit, fit_classes
 from odmlib.machines.kmomd import KmOmd
+from odmlib.machines.mcodm import fit_mcodm
 from odmlib.machines.odm import Odm
 from odmlib.machines.odml import Odml
 from odmlib.machines.svm import Svm
@@ -35,6 +36,7 @@ FITTERS: dict[str, Fitter] = {
     "svm": partial(fit_classes, Svm),
     "odml": partial(fit_classes, Odml),
     "odm": partial(fit_classes, Odm),
+    "mcodm": fit_mcodm,
     "kmomd": partial(fit_classes, KmOmd),
 }
 

@@ -1,0 +1,95 @@
+// The loops of class_block.h for one instruction set; included more than once.
+
+typedef double ODM_NAME(class_vec) __attribute__((vector_size(ODM_VECTOR_BYTES), may_alias, aligned(8)));
+
+#define VEC ODM_NAME(class_vec)
+#define LANES (static_cast<int64_t>(ODM_VECTOR_BYTES / sizeof(double)))
+#define LOOP ODM_TARGET static inline
+#define AT(array, place) (*reinterpret_cast<VEC *>((array) + (place)))
+
+LOOP double ODM_NAME(stripe_max)(const double *stripe, int64_t n)
+{
+    VEC most = AT(const_cast<double *>(stripe), 0);
+    for (int64_t l = LANES; l < n; l += LANES) {
+        const VEC x = AT(const_cast<double *>(stripe), l);
+        most = x > most ? x : most;
+    }
+    double result = most[0];
+    for (int64_t lane = 1; lane < LANES; ++lane) result = most[lane] > result ? most[lane] : result;
+    return result;
+}
+
+// The root nu of Q nu - P + sum_l min(0, nu - b_l); `top` is the largest b_l, minus infinity for an empty list.
+LOOP double ODM_NAME(threshold)(const double *b, int64_t n, double top, double P, double Q)
+{
+    if (P >= Q * top) return P / Q;
+    double nu = (P + top) / (Q + 1);  // as if the largest alone were active: not above the root
+    for (;;) {
+        VEC sums = {}, counts = {};
+        const VEC zero = {}, one = zero + 1.0;
+        for (int64_t l = 0; l < n; l += LANES) {
+            const VEC x = AT(const_cast<double *>(b), l);
+            sums += x > nu ? x : zero;
+            counts += x > nu ? one : zero;
+        }
+        double sum = P, count = Q;
+        for (int64_t lane = 0; lane < LANES; ++lane) {
+            sum += sums[lane];
+            count += counts[lane];
+        }
+        const double next = sum / count;
+        if (!(next > nu)) return nu;
+        nu = next;
+    }
+}
+
+LOOP double ODM_NAME(class_block)(const odm_class_row &row, double *b, int64_t n_classes, int64_t padded, double *beta)
+{
+    const double A = row.curvature, h = row.h, e = row.e, D = A + h;
+    const double score_y = b[row.label];
+    for (int64_t l = n_classes; l < padded; ++l) b[l] = ODM_NO_SCORE;
+    b[row.label] = ODM_NO_SCORE;
+    const double shift = ODM_NAME(stripe_max)(b, padded);
+    for (int64_t l = 0; l < padded; l += LANES) AT(b, l) -= shift;
+    const double b_y = score_y - shift - (1 - row.theta);
+
+    double nu = ODM_NAME(threshold)(b, padded, 0.0, A * b_y / D, A / D);
+    *beta = 0;
+    if (e < std::numeric_limits<double>::infinity()) {
+        const double a_y = (nu - b_y) / D;
+        if (row.other < 0) {
+            const double F = row.reference + 1 + row.theta - score_y;
+            if (A * a_y > F) {
+                const double E = A + e, Dl = h * (A + e) + A * e;  // D E - A^2
+                nu = ODM_NAME(threshold)(b, padded, 0.0, A * (E * b_y + A * F) / Dl, A * E / Dl);
+                *beta = (A * (E * (nu - b_y) - A * F) / Dl - F) / E;
+            }
+        } else {
+            const double b_q = b[row.other], G = b_q - b_y + 2 * row.theta;
+            if (A * a_y + (b_q > nu ? b_q - nu : 0.0) > G) {
+                const double E2 = 2 * A + e, Dl = A * (A + e + 2 * h) + h * e;  // D E2 - A^2
+                b[row.other] = ODM_NO_SCORE;
+                const double top = ODM_NAME(stripe_max)(b, padded);
+                nu = ODM_NAME(threshold)(b, padded, top, A * (E2 * b_y + A * G) / Dl, A * E2 / Dl);
+                *beta = (A * (E2 * (nu - b_y) - A * G) / Dl - G) / E2;
+            }
+        }
+        if (!(*beta > 0)) *beta = 0;
+    }
+    VEC totals = {};
+    const VEC zero = {};
+    for (int64_t l = 0; l < padded; l += LANES) {
+        const VEC x = (AT(b, l) - nu) / A;
+        const VEC zeta = x > zero ? x : zero;
+        AT(b, l) = zeta;
+        totals += zeta;
+    }
+    double total = 0;
+    for (int64_t lane = 0; lane < LANES; ++lane) total += totals[lane];
+    return total;
+}
+
+#undef VEC
+#undef LANES
+#undef LOOP
+#undef AT

@@ -1,0 +1,283 @@
+"""State and sweeps of the linear multi-class machine; joint.py holds the method's statement."""
+
+from libc.math cimport INFINITY
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+import numpy as np
+
+from odmlib._core.parallel cimport parallel_for
+from odmlib._core.random cimport shuffle
+from odmlib._core.rows cimport Rows
+from odmlib._core.types cimport index_t, int32_t, uint8_t, uint64_t
+from odmlib._core.views cimport data_of
+from odmlib.losses.class_block cimport odm_padded_classes
+
+cdef double CALM = 0.6            # rows with less than this part of the mean violation are left out for a while
+cdef index_t MEASURE_ROWS = 512   # rows of one chunk of a measurement
+cdef index_t LOOK_AHEAD = 6       # visits, for fetching rows from memory early
+cdef double TINY = 1e-300         # curvatures below are those of empty rows
+
+
+def aligned_zeros(index_t n_lines, index_t n):
+    """A zero matrix whose first value starts a cache line."""
+    memory = np.zeros(n_lines * n + 8)
+    skip = (-memory.ctypes.data // 8) % 8
+    return memory[skip:skip + n_lines * n].reshape(n_lines, n)
+
+
+cdef class JointMultipliers:
+    """zeta, beta and q (or M) of all rows; `data` are Rows or a Kernel."""
+
+    def __cinit__(self, data, labels, costs, index_t n_classes, double nu, double theta, bint frozen, *ignored):
+        self.n_rows, self.n_classes = data.n_rows, n_classes
+        self.padded = odm_padded_classes(n_classes)
+        self.beta, self.references, self.margins, self.best_scores = np.zeros((4, self.n_rows))
+        self.best_wrong = np.zeros(self.n_rows, dtype=np.int32)
+        codes = np.ascontiguousarray(labels, dtype=np.int32)
+        assert len(codes) == self.n_rows and n_classes >= 2
+        assert self.n_rows == 0 or 0 <= codes.min() <= codes.max() < n_classes
+        self.others = np.where(codes == 0, 1, 0).astype(np.int32)
+        with np.errstate(divide="ignore"):
+            h = 0.5 / np.ascontiguousarray(costs, dtype=np.float64)
+        curvatures = data.squared_norms() if hasattr(data, "squared_norms") else data.diagonal()
+        curvatures[curvatures < TINY] = 0
+        scratch = aligned_zeros(2, self.padded)
+        changed = np.zeros(self.padded + 2, dtype=np.int32)
+        self.kept = (codes, h, curvatures, scratch, changed)
+
+        cdef double[::1] values
+        cdef const double[::1] constants
+        cdef int32_t[::1] numbers
+        cdef double[:, ::1] matrix
+        s = &self.s
+        s.n_rows, s.n_classes, s.padded = self.n_rows, n_classes, self.padded
+        s.nu, s.theta, s.frozen = nu, theta, frozen
+        if self.n_rows:
+            numbers = codes
+            s.labels = &numbers[0]
+            numbers = self.others
+            s.others = &numbers[0]
+            constants = h
+            s.h = &constants[0]
+            constants = curvatures
+            s.curvatures = &constants[0]
+            values = self.beta
+            s.beta = &values[0]
+            values = self.references
+            s.references = &values[0]
+        matrix = scratch
+        s.scores, s.change = &matrix[0, 0], &matrix[1, 0]
+        numbers = changed
+        s.changed = &numbers[0]
+        s.zeta.start = <index_t *>calloc(self.n_rows + 1, sizeof(index_t))
+        s.zeta.count = <int32_t *>calloc(self.n_rows + 1, sizeof(int32_t))
+        s.zeta.room = <int32_t *>calloc(self.n_rows + 1, sizeof(int32_t))
+        if not (s.zeta.start and s.zeta.count and s.zeta.room):
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.s.zeta.start)
+        free(self.s.zeta.count)
+        free(self.s.zeta.room)
+        free(self.s.zeta.arena)
+
+    @property
+    def n_active(self):
+        """Number of positive zeta and beta."""
+        cdef index_t i, total = 0
+        with nogil:
+            for i in range(self.n_rows):
+                total += self.s.zeta.count[i] + (self.s.beta[i] > 0)
+        return total
+
+    @property
+    def multiplier_bytes(self):
+        """Memory of zeta: entries and their tables."""
+        return self.s.zeta.size * sizeof(odm_entry) + self.n_rows * (sizeof(index_t) + 2 * sizeof(int32_t))
+
+    def zeta(self):
+        """All zeta as a (rows x classes) matrix; for small problems."""
+        dense = np.zeros((self.n_rows, self.n_classes))
+        cdef double[:, ::1] out = dense
+        cdef index_t i, p
+        cdef odm_entry entry
+        for i in range(self.n_rows):
+            for p in range(self.s.zeta.count[i]):
+                entry = self.s.zeta.arena[self.s.zeta.start[i] + p]
+                out[i, entry.label] = entry.value
+        return dense
+
+    def set_multipliers(self, const double[:, ::1] zeta, const double[::1] beta):
+        """Take over multipliers (rows x classes or more, the rest padding); the weights stay."""
+        assert zeta.shape[0] == self.n_rows and zeta.shape[1] >= self.n_classes and beta.shape[0] == self.n_rows
+        cdef index_t i
+        cdef bint stored = True
+        self.beta[:] = beta
+        with nogil:
+            for i in range(self.n_rows):
+                stored = stored and odm_store_row(self.s.zeta, i, &zeta[i, 0], self.n_classes)
+        if not stored:
+            raise MemoryError("no memory for the multipliers")
+
+    @property
+    def frozen(self):
+        return bool(self.s.frozen)
+
+    def movable(self):
+        """Rows with weight and values; the others move nothing."""
+        _, h, curvatures, *_ = self.kept
+        return np.flatnonzero((curvatures > 0) & (h < np.inf))
+
+
+cdef class JointState(JointMultipliers):
+    """Multipliers and weights. In coordinate ascent w is sum_i x_i v_i' over all rows, up to rounding, which
+    `rebuild` removes; joint_newton.py keeps weights of its own."""
+
+    def __init__(self, Rows rows, labels, costs, index_t n_classes, double nu, double theta, bint frozen, seed):
+        self.rows = rows
+        self.n_columns = rows.n_columns
+        self.weights = aligned_zeros(self.n_columns, self.padded)
+        self.order = self.movable()
+        self.pause, self.calm = np.zeros((2, self.n_rows), dtype=np.uint8)
+        self.generator = seed
+        self.position = self.order.shape[0]
+        cdef double[:, ::1] matrix
+        s = &self.s
+        s.n_columns, s.bias, s.starts = rows.n_columns, rows.bias, &rows.indptr[0]
+        if rows.n_nonzeros:
+            s.columns, s.values = &rows.indices[0], &rows.values[0]
+        if self.n_columns:
+            matrix = self.weights
+            s.w = &matrix[0, 0]
+
+    def rebuild(self):
+        """w anew from the multipliers, which removes what rounding has added."""
+        cdef index_t i
+        cdef double *v = self.s.change
+        self.weights[:] = 0
+        with nogil:
+            for i in range(self.n_rows):
+                if self.s.zeta.count[i] == 0 and self.s.beta[i] == 0:
+                    continue
+                memset(v, 0, self.padded * sizeof(double))
+                odm_row_duals(self.s, i, v)
+                odm_joint_add(&self.s, i, v, self.s.w)
+
+    def reassign(self, bint move=True):
+        """q_i (frozen: M_i) from the last measurement; w follows the moved beta unless `move` is False."""
+        cdef index_t i
+        cdef const int32_t[::1] best = self.best_wrong
+        cdef double *v = self.s.change
+        if self.s.frozen:
+            self.references[:] = self.best_scores
+            self.visit_all()
+            return
+        with nogil:
+            for i in range(self.n_rows):
+                if best[i] == self.s.others[i]:
+                    continue
+                if move and self.s.beta[i] != 0:
+                    memset(v, 0, self.padded * sizeof(double))
+                    v[self.s.others[i]] -= self.s.beta[i]
+                    v[best[i]] += self.s.beta[i]
+                    odm_joint_add(&self.s, i, v, self.s.w)
+                self.s.others[i] = best[i]
+        self.visit_all()
+
+    def visit_all(self):
+        """No row pauses any more."""
+        self.pause[:] = 0
+        self.calm[:] = 0
+
+    def begin_epoch(self):
+        cdef index_t n = self.order.shape[0]
+        if self.visits_here:
+            self.mean_violation = self.violation_sum / self.visits_here
+        with nogil:
+            if n:
+                shuffle(&self.order[0], n, &self.generator)
+        self.position = 0
+        self.visits_here = 0
+        self.violation_sum = 0
+        self.largest_violation = 0
+
+    def advance(self, index_t nonzeros, bint upper=True, bint lazy=True):
+        """Visit rows until about `nonzeros` values are read; whether the epoch is over.
+
+        `upper`: False keeps every beta at 0. `lazy`: rows that were calm pause for 1, then 3, then 7 epochs.
+        """
+        cdef index_t i, n = self.order.shape[0]
+        cdef double violation = 0, calm = CALM * self.mean_violation
+        with nogil:
+            while self.position < n and nonzeros > 0:
+                i = self.order[self.position]
+                self.position += 1
+                if self.position + 2 * LOOK_AHEAD <= n:
+                    odm_joint_expect(&self.s, self.order[self.position + 2 * LOOK_AHEAD - 1],
+                                     self.order[self.position + LOOK_AHEAD - 1])
+                if lazy and self.pause[i]:
+                    self.pause[i] -= 1
+                    continue
+                violation = odm_joint_visit(&self.s, i, upper)
+                if violation < 0:
+                    break
+                nonzeros -= self.s.starts[i + 1] - self.s.starts[i] + 8
+                self.visits_here += 1
+                self.visits += 1
+                self.violation_sum += violation
+                if violation > self.largest_violation:
+                    self.largest_violation = violation
+                if violation < calm:
+                    self.calm[i] = min(self.calm[i] + 1, 3)
+                    self.pause[i] = (1 << self.calm[i]) - 1
+                else:
+                    self.calm[i] = 0
+        if violation < 0:
+            raise MemoryError("no memory for the multipliers")
+        return self.position >= n
+
+    def measure(self, int threads=1):
+        """(J, relaxed primal, gap, misplaced) on all rows; fills `margins`, `best_wrong` and `best_scores`.
+
+        `misplaced` counts the rows with loss above the band whose q_i is not the best wrong class.
+        """
+        cdef index_t n_chunks = (self.n_rows + MEASURE_ROWS - 1) // MEASURE_ROWS
+        cdef double[::1] margins = self.margins, best_scores = self.best_scores
+        cdef int32_t[::1] best = self.best_wrong
+        sums = np.zeros((n_chunks, 4))
+        scratch = aligned_zeros(n_chunks, self.padded)
+        cdef double[:, ::1] sums_view = sums, scratch_view = scratch
+        cdef MeasureJob job
+        if n_chunks:
+            job = MeasureJob(&self.s, &scratch_view[0, 0], &sums_view[0, 0], &best[0],
+                             &best_scores[0], &margins[0])
+            with nogil:
+                parallel_for(n_chunks, threads, measure_chunk, &job)
+        weights = self.weights.ravel()
+        half = 0.5 * float(weights @ weights)
+        total = sums.sum(axis=0)
+        return half + float(total[0]), half + float(total[1]), float(total[2]), int(total[3])
+
+
+cdef struct MeasureJob:
+    odm_joint *s
+    double *scratch
+    double *sums
+    int32_t *best
+    double *best_scores
+    double *margins
+
+
+cdef void measure_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef MeasureJob *job = <MeasureJob *>context
+    cdef odm_joint_sums sums = odm_joint_sums(0, 0, 0, 0)
+    cdef double *scores = job.scratch + chunk * job.s.padded
+    cdef index_t i
+    for i in range(chunk * MEASURE_ROWS, min((chunk + 1) * MEASURE_ROWS, job.s.n_rows)):
+        odm_joint_scores(job.s, i, job.s.w, scores)
+        odm_joint_measure(job.s, i, scores, &sums, job.best + i, job.best_scores + i, job.margins + i)
+    job.sums[4 * chunk] = sums.objective
+    job.sums[4 * chunk + 1] = sums.relaxed
+    job.sums[4 * chunk + 2] = sums.gap
+    job.sums[4 * chunk + 3] = <double>sums.misplaced

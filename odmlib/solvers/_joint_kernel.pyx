@@ -1,0 +1,164 @@
+"""Compiled steps of the multi-class kernel machine; joint_kernel.py holds the method's statement."""
+
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+from odmlib._core.random cimport shuffle
+from odmlib._core.types cimport index_t, int32_t, uint64_t
+from odmlib.kernels.cache cimport RowCache
+from odmlib.solvers._joint cimport (
+    JointMultipliers, odm_joint_measure, odm_joint_solve, odm_joint_sums, odm_row_duals,
+)
+
+cdef extern from "dense.h" nogil:
+    void odm_add_rows(const void **rows, bint wide, const double *factors, index_t n_rows, index_t n_columns,
+                      double *sums, int n_threads) noexcept
+
+cdef int MAX_SWEEPS = 30        # over one block
+cdef double ENOUGH = 0.05       # of the block's largest violation: sweeps end there
+
+
+cdef class JointKernel(JointMultipliers):
+    """Multipliers and the scores of all rows, class after class: scores[l, i]."""
+
+    cdef RowCache cache
+    cdef readonly object scores, gaps
+    cdef double[:, ::1] F
+    cdef double[::1] row_gaps
+    cdef int threads
+    cdef uint64_t generator
+    cdef readonly index_t block_rows, sweeps
+    cdef double[:, ::1] local_scores, moves, local_kernel
+    cdef void **pointers
+
+    def __init__(self, kernel, labels, costs, index_t n_classes, double nu, double theta, bint frozen, seed,
+                 RowCache cache, index_t block_rows, int threads):
+        self.cache, self.threads, self.generator = cache, threads, seed
+        self.scores, self.gaps = np.zeros((n_classes, self.n_rows)), np.zeros(self.n_rows)
+        self.F, self.row_gaps = self.scores, self.gaps
+        self.block_rows = max(1, min(block_rows, cache.capacity))
+        self.local_scores = np.zeros((self.block_rows, self.padded))
+        self.moves = np.zeros((self.block_rows, self.padded))
+        self.local_kernel = np.zeros((self.block_rows, self.block_rows))
+        self.pointers = <void **>malloc(self.block_rows * sizeof(void *))
+        if self.pointers is NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.pointers)
+
+    def duals(self):
+        """v of all rows (rows x classes)."""
+        result = np.zeros((self.n_rows, self.padded))
+        cdef double[:, ::1] v = result
+        cdef index_t i
+        for i in range(self.n_rows):
+            odm_row_duals(self.s, i, &v[i, 0])
+        return result[:, :self.n_classes]
+
+    def measure(self):
+        """(J, relaxed primal, gap, misplaced) on all rows; fills `margins`, `best_wrong`, `best_scores`, `gaps`."""
+        cdef odm_joint_sums sums = odm_joint_sums(0, 0, 0, 0)
+        cdef double[::1] margins = self.margins, best_scores = self.best_scores
+        cdef int32_t[::1] best = self.best_wrong
+        cdef index_t i, l
+        cdef double half = 0
+        cdef double *f = self.s.scores
+        cdef double *v = self.s.change
+        with nogil:
+            for i in range(self.n_rows):
+                memset(v, 0, self.padded * sizeof(double))
+                odm_row_duals(self.s, i, v)
+                for l in range(self.n_classes):
+                    f[l] = self.F[l, i]
+                    half += 0.5 * v[l] * f[l]
+                self.row_gaps[i] = odm_joint_measure(&self.s, i, f, &sums, &best[i], &best_scores[i], &margins[i])
+        return half + sums.objective, half + sums.relaxed, sums.gap, sums.misplaced
+
+    def solve(self, const index_t[::1] rows, bint upper):
+        """Sweeps of exact steps over a block of rows, all others fixed; then all scores follow."""
+        cdef index_t n = rows.shape[0], r, c, i, l, sweep, n_changed
+        cdef double violation = 0, largest, first = 0
+        cdef index_t[::1] order = np.arange(n)
+        cdef double[::1] factors = np.zeros(n)
+        cdef const void **used = NULL
+        assert n <= self.block_rows
+        if n == 0:
+            return
+        with nogil:
+            self.cache.fetch(&rows[0], n, self.pointers)
+            for r in range(n):
+                for c in range(n):
+                    self.local_kernel[r, c] = self.value(self.pointers[r], rows[c])
+                for l in range(self.n_classes):
+                    self.local_scores[r, l] = self.F[l, rows[r]]
+                    self.moves[r, l] = 0
+            for sweep in range(MAX_SWEEPS):
+                shuffle(&order[0], n, &self.generator)
+                largest = 0
+                for c in range(n):
+                    r = order[c]
+                    i = rows[r]
+                    memcpy(self.s.scores, &self.local_scores[r, 0], self.padded * sizeof(double))
+                    violation = odm_joint_solve(&self.s, i, self.s.scores, self.s.curvatures[i], upper, &n_changed)
+                    if violation < 0:
+                        break
+                    if violation > largest:
+                        largest = violation
+                    if n_changed:
+                        self.spread(r, n, n_changed)
+                if violation < 0:
+                    break
+                self.sweeps += 1
+                if sweep == 0:
+                    first = largest
+                if largest <= ENOUGH * first:
+                    break
+        if violation < 0:
+            raise MemoryError("no memory for the multipliers")
+        used = <const void **>malloc(n * sizeof(void *))
+        if used is NULL:
+            raise MemoryError
+        with nogil:
+            for l in range(self.n_classes):
+                c = 0
+                for r in range(n):
+                    if self.moves[r, l] != 0:
+                        used[c], factors[c] = self.pointers[r], self.moves[r, l]
+                        c += 1
+                if c:
+                    odm_add_rows(used, self.cache.wide, &factors[0], c, self.n_rows, &self.F[l, 0], self.threads)
+        free(used)
+
+    cdef double value(self, void *row, index_t column) noexcept nogil:
+        if self.cache.wide:
+            return (<double *>row)[column]
+        return (<float *>row)[column]
+
+    cdef void spread(self, index_t r, index_t n, index_t n_changed) noexcept nogil:
+        """Row r of the block has moved by s.change: the block's scores follow."""
+        cdef index_t c, p
+        cdef int32_t l
+        for p in range(n_changed):
+            l = self.s.changed[p]
+            self.moves[r, l] += self.s.change[l]
+        for c in range(n):
+            for p in range(n_changed):
+                l = self.s.changed[p]
+                self.local_scores[c, l] += self.local_kernel[r, c] * self.s.change[l]
+
+    def add(self, const index_t[::1] rows, const double[:, ::1] changes):
+        """scores += K[:, rows] changes, at most block_rows rows."""
+        cdef index_t n = rows.shape[0], l, r
+        cdef double[::1] factors = np.zeros(n)
+        if n == 0:
+            return
+        with nogil:
+            self.cache.fetch(&rows[0], n, self.pointers)
+            for l in range(self.n_classes):
+                for r in range(n):
+                    factors[r] = changes[r, l]
+                odm_add_rows(<const void **>self.pointers, self.cache.wide, &factors[0], n, self.n_rows, &self.F[l, 0],
+                             self.threads)

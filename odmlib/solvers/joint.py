@@ -1,0 +1,250 @@
+"""Linear multi-class ODM, all classes in one problem (spec/mcodm.md).
+
+    J(w) = 1/2 sum_l |w_l|^2 + sum_i c_i [ max(0, 1-theta-z_i)^2 + nu max(0, z_i-1-theta)^2 ],
+    z_i = f_i,y - max_{l != y} f_il,   f_il = <w_l, x_i>
+
+is not convex: its upper side has the best wrong score under a square. With any wrong class q_i in place
+of the best one it is a convex problem Q(w; q) >= J(w), with equality where q_i is a best wrong class.
+`majorise` solves Q, takes q from its solution and goes on until q or J stands still; J falls from step to
+step. `frozen`, the published scheme, puts the number M_i = max_{l != y} f_il of the previous solution in
+place of f_i,q; nothing bounds J there.
+
+The convex problems: coordinate ascent on the dual, one row with all its multipliers at a time
+(class_block.h), rows that are calm pausing; then, where that is slow, the proximal Newton method of
+joint_newton.py. Early ones are solved roughly. The certificate is the duality gap of Q on all rows: gap_i
+>= 0 summed up (spec section 2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib._core.rows import Rows
+from odmlib.solvers._joint import JointState
+from odmlib.solvers.control import CONVERGED, Control, SolverResult, relative_gap
+from odmlib.solvers.joint_newton import ProximalNewton, newton_fits, prefers_explicit
+
+Floats = NDArray[np.float64]
+
+WARM_UP_EPOCHS = 5  # with beta = 0, before the first q is taken
+FIRST_TOLERANCE = 0.1  # relative gap at which q is taken anew for the first time
+FALL = 3  # of that tolerance from one q to the next
+MAX_EPOCHS = 10_000
+MAX_PROXIMAL_STEPS = 500
+# epochs before auto hands over to Newton: with a factorised Hessian, or without
+PATIENCE = {True: 30, False: 5000}
+HOPELESS = (10, 0.5)  # with one: after so many epochs a gap above this does not become small soon
+SLICE_VALUES = 20_000_000  # weights read between two looks at the clock
+REBUILD_EPOCHS = 50
+MOST_BETWEEN_CHECKS = 3  # visits of every row between two certificates
+LEAST_PRECISION = 1e-12
+
+
+@dataclass
+class Measured:
+    objective: float  # J
+    relaxed: float  # Q
+    gap: float  # absolute
+    misplaced: int
+
+    @property
+    def relative(self) -> float:
+        return relative_gap(self.relaxed, self.gap)
+
+
+class Labels:
+    """When to take q (or M) anew, and when to stop."""
+
+    def __init__(self, frozen: bool, tol: float):
+        self.frozen, self.tol = frozen, tol
+        self.tolerance = tol if frozen else max(FIRST_TOLERANCE, tol)
+        self.previous: float | None = None  # J when q was taken last
+        self.steps = 0
+
+    def judge(self, now: Measured) -> str:
+        """'solve' on, 'reassign' or 'converged'."""
+        if now.relative > self.tolerance:
+            return "solve"
+        standing = self.previous is not None and abs(self.previous - now.objective) <= self.tol * max(
+            1.0, abs(now.objective)
+        )
+        if self.frozen:
+            if standing:
+                return "converged"
+        elif now.misplaced == 0:
+            if now.relative <= self.tol:
+                return "converged"
+            self.tolerance = max(self.tol, now.relative / FALL)
+            return "solve"
+        elif now.relative <= self.tol and standing:
+            return "converged"
+        self.previous = now.objective
+        self.steps += 1
+        self.tolerance = max(self.tol, min(now.relative, self.tolerance) / FALL)
+        return "reassign"
+
+
+class _Run:
+    def __init__(self, state: JointState, frozen: bool, control: Control, threads: int):
+        self.state, self.control, self.threads = state, control, threads
+        self.labels = Labels(frozen, control.tol)
+        self.iterations = self.epochs = 0
+        self.now = Measured(math.inf, math.inf, math.inf, 0)
+        self.best: tuple[Measured, Floats, Floats] | None = None  # of lowest J: weights and margins too
+
+    def measure(self, distance: float = 0.0) -> None:
+        """`distance`: 1/2 |w - sum_i x_i v_i'|^2 where w is not made of the multipliers."""
+        objective, relaxed, gap, misplaced = self.state.measure(self.threads)
+        self.now = Measured(objective, relaxed, max(0.0, gap + distance), misplaced)
+        if self.best is None or objective < self.best[0].objective:
+            self.best = (self.now, self.state.weights.copy(), self.state.margins.copy())
+
+    def judge(self, limit: int) -> tuple[str, str | None]:
+        """What to do with q, and a status if the run ends here."""
+        verdict = self.labels.judge(self.now)
+        gap = self.now.gap
+        if verdict != "converged" and self.now.relative <= self.control.tol:
+            gap = math.inf  # the gap is small enough, but q is still moving
+        status = self.control.step(self.iterations, self.now.relaxed, gap, limit)
+        return verdict, CONVERGED if verdict == "converged" else status
+
+
+def solve_joint(
+    rows: Rows,
+    labels: NDArray[np.int64],
+    n_classes: int,
+    costs: Floats,
+    control: Control,
+    *,
+    nu: float,
+    theta: float,
+    relaxation: str = "majorise",
+    solver: str = "auto",
+    shrinking: bool = True,
+    threads: int = 1,
+    seed: int = 0,
+    start: Floats | None = None,
+) -> SolverResult:
+    """Train on rows of `n_classes` classes; `labels` are their numbers, `costs` the c_i.
+
+    `start` are weights (columns x classes) to begin from; the result's weights have that shape.
+    """
+    frozen = relaxation == "frozen"
+    state = JointState(rows, labels, costs, n_classes, nu, theta, frozen, seed)
+    run = _Run(state, frozen and nu > 0, control, threads)  # without upper side nothing is frozen
+    fits = newton_fits(state)
+    explicit = prefers_explicit(state, rows.n_nonzeros)
+    newton: ProximalNewton | None = None
+    status = None
+    if start is not None and fits and solver != "dcd":
+        state.weights[:, :n_classes] = start
+        run.measure()
+        state.reassign(move=False)
+    else:
+        patience = {"dcd": MAX_EPOCHS, "newton": WARM_UP_EPOCHS}.get(solver, PATIENCE[explicit])
+        status = _ascend(run, MAX_EPOCHS if not fits else patience, nu > 0, shrinking)
+    if status is None:
+        with np.errstate(divide="ignore"):
+            newton = ProximalNewton(state, 0.5 / costs, explicit, control, threads)
+        status = _proximal_steps(run, newton)
+    assert run.best is not None
+    end, weights, margins = run.best
+    if status == CONVERGED:
+        end, weights, margins = run.now, state.weights, state.margins
+    details = {
+        "relaxation": relaxation,
+        "objective": end.objective,
+        "relaxed": end.relaxed,
+        "dual": end.relaxed - end.gap,
+        "outer_steps": run.labels.steps,
+        "misplaced": end.misplaced,
+        "epochs": run.epochs,
+        "row_visits": state.visits,
+        "newton_steps": newton.newton_steps if newton else 0,
+        "cg_steps": newton.cg_steps if newton else 0,
+        "active_multipliers": state.n_active,
+        "multiplier_bytes": state.multiplier_bytes,
+    }
+    return SolverResult(
+        status,
+        end.relaxed,
+        end.relaxed - end.gap,
+        end.relative,
+        run.iterations,
+        "newton" if newton else "dcd",
+        np.ascontiguousarray(weights[:, :n_classes]),
+        None,
+        margins,
+        details,
+    )
+
+
+def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool) -> str | None:
+    """Coordinate ascent; None when others should take over."""
+    state, control = run.state, run.control
+    checks, visits, since_rebuild = 0, 0, 0  # checks on the present q; row visits up to the last one
+    warm_up = WARM_UP_EPOCHS if two_sided and not run.labels.frozen and state.n_classes > 2 else 0
+    slice_nonzeros = max(1, SLICE_VALUES // state.padded)
+    n_movable = len(state.movable())
+    limit = MAX_EPOCHS if control.max_iter is None else control.max_iter
+    while True:
+        upper = run.epochs >= warm_up
+        state.begin_epoch()
+        while not state.advance(slice_nonzeros, upper, lazy):
+            if (status := control.out_of_time()) is not None:
+                run.measure()
+                return status
+        run.epochs += 1
+        run.iterations += 1
+        since_rebuild += 1
+        # a check costs half an epoch; rows pause, so epochs get shorter
+        due = state.visits - visits >= min(MOST_BETWEEN_CHECKS, 1 + checks / 2) * n_movable
+        due = due or run.epochs in (warm_up, limit, patience)
+        if run.epochs < warm_up or not due:
+            status = control.step(
+                run.iterations, run.now.objective if run.best else 0.0, math.inf, MAX_EPOCHS
+            )
+            if status is not None:
+                run.measure()
+                return status
+            continue
+        run.measure()
+        checks, visits = checks + 1, state.visits
+        if run.now.relative <= control.tol or since_rebuild >= REBUILD_EPOCHS:
+            state.rebuild()  # claim nothing on weights that were updated step by step
+            since_rebuild = 0
+            run.measure()
+        if run.epochs == warm_up:
+            verdict, status = "reassign", control.step(run.epochs, run.now.objective, math.inf, MAX_EPOCHS)
+        else:
+            verdict, status = run.judge(MAX_EPOCHS)
+        if status is not None:
+            return status
+        if verdict == "reassign":
+            state.reassign()
+            checks = 0
+        hopeless = run.epochs >= HOPELESS[0] and run.now.relative > HOPELESS[1] and patience == PATIENCE[True]
+        if run.epochs >= patience or hopeless:
+            return None
+
+
+def _proximal_steps(run: _Run, newton: ProximalNewton) -> str:
+    precision = 1.0
+    while True:
+        before = run.now.gap
+        bound = max(1.0, run.now.relaxed - before)
+        distance = newton.step(precision * min(0.1 * run.labels.tolerance * bound, 0.02 * before))
+        run.iterations += 1
+        run.measure(distance)
+        verdict, status = run.judge(run.epochs + MAX_PROXIMAL_STEPS)
+        if status is not None:
+            return status
+        if verdict == "reassign":
+            run.state.reassign(move=False)
+        elif run.now.gap > 0.5 * before:
+            # where classes tie the primal value feels errors of w at first order, psi only at second
+            precision = max(LEAST_PRECISION, 0.01 * precision)

@@ -1,0 +1,156 @@
+"""Multi-class ODM with a kernel: f_l = sum_i v_il k(x_i, .)   (problem, labels q and certificate: joint.py)
+
+Block ascent on the dual. The scores of all rows are kept, class after class. An iteration takes the rows
+whose parts of the duality gap are the largest, fetches their kernel rows at once, makes sweeps of exact
+one-row steps (class_block.h) over the block with its own small kernel matrix, and then brings the scores
+of all rows up to date. The gap on all rows is known after every iteration without any kernel work. 1/2
+sum |w_l|^2 = 1/2 sum v_il f_il.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.kernels.cache import RowCache
+from odmlib.kernels.kernel import Kernel
+from odmlib.solvers._joint_kernel import JointKernel
+from odmlib.solvers.control import CONVERGED, STALLED, Control, SolverResult
+from odmlib.solvers.joint import Labels, Measured
+from odmlib.solvers.working_set import _float32_is_too_coarse
+
+Floats = NDArray[np.float64]
+
+BLOCK_ROWS = 128
+STALL_PASSES = 50  # through all rows without a better dual value
+STALL_PROGRESS = 1e-10
+
+
+def solve_joint_kernel(
+    kernel: Kernel,
+    labels: NDArray[np.int64],
+    n_classes: int,
+    costs: Floats,
+    control: Control,
+    *,
+    cache_bytes: int,
+    nu: float,
+    theta: float,
+    relaxation: str = "majorise",
+    threads: int = 1,
+    seed: int = 0,
+) -> SolverResult:
+    """Train on the rows of a kernel; the result's duals are the v_il (rows x classes)."""
+    m, frozen = kernel.n_rows, relaxation == "frozen"
+    cache = RowCache(kernel, cache_bytes, _float32_is_too_coarse(kernel, costs))
+    state = JointKernel(kernel, labels, costs, n_classes, nu, theta, frozen, seed, cache, BLOCK_ROWS, threads)
+    decide = Labels(frozen and nu > 0, control.tol)
+    movable = state.movable()
+    limit = max(10_000, 100 * m)
+    iteration, status = 0, None
+    now = Measured(math.inf, math.inf, math.inf, 0)
+    best: tuple[Measured, Floats, Floats] | None = None  # of lowest J when q was taken anew
+    best_dual, best_iteration = -math.inf, 0
+    if nu > 0 and not frozen and n_classes > 2:  # the first q: from a pass with beta = 0
+        for rows in _blocks(np.random.default_rng(seed).permutation(movable), state.block_rows):
+            state.solve(rows, False)
+            iteration += 1
+            status = control.step(iteration, 0.0, math.inf, limit)
+            if status is not None:
+                break
+        state.measure()
+        if status is None:
+            status = _reassign(state, control)
+    while True:
+        now = Measured(*state.measure())
+        verdict = decide.judge(now)
+        dual = now.relaxed - now.gap
+        if dual > best_dual + STALL_PROGRESS * max(1.0, abs(dual)):
+            best_dual, best_iteration = dual, iteration
+        quiet = verdict != "converged" and now.relative <= control.tol
+        status = control.step(iteration, now.relaxed, math.inf if quiet else now.gap, limit) or status
+        if verdict == "converged":
+            status = CONVERGED
+        if status is None and (iteration - best_iteration) * state.block_rows > STALL_PASSES * m + 1000:
+            status = STALLED
+        if status is not None:
+            break
+        if verdict == "reassign":
+            if best is None or now.objective < best[0].objective:
+                best = (now, state.duals(), state.margins.copy())
+            status = _reassign(state, control)
+            best_dual, best_iteration = -math.inf, iteration  # another problem, another dual
+        state.solve(_largest(state.gaps, movable, state.block_rows), True)
+        iteration += 1
+    duals, margins = state.duals(), state.margins
+    if status != CONVERGED and best is not None and best[0].objective < now.objective:
+        now, duals, margins = best
+    if kernel.shift:  # as a new row in the same place has it
+        margins = _margins(state.scores.T - kernel.shift * duals, labels)
+    return SolverResult(
+        status,
+        now.relaxed,
+        now.relaxed - now.gap,
+        now.relative,
+        iteration,
+        "working-set",
+        None,
+        np.ascontiguousarray(duals),
+        margins,
+        {
+            "relaxation": relaxation,
+            "objective": now.objective,
+            "relaxed": now.relaxed,
+            "dual": now.relaxed - now.gap,
+            "outer_steps": decide.steps,
+            "misplaced": now.misplaced,
+            "active_multipliers": state.n_active,
+            "sweeps": state.sweeps,
+            "block_rows": state.block_rows,
+            "cache_hits": cache.hits,
+            "cache_misses": cache.misses,
+            "float64": cache.wide,
+        },
+    )
+
+
+def _largest(gaps: Floats, movable: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """The movable rows with the largest parts of the gap, ascending."""
+    if len(movable) > n:
+        places = np.argpartition(-gaps[movable], n - 1)[:n]
+        movable = np.sort(movable[places])
+    return np.ascontiguousarray(movable)
+
+
+def _blocks(rows: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
+    return [np.sort(rows[begin : begin + n]) for begin in range(0, len(rows), n)]
+
+
+def _reassign(state: JointKernel, control: Control) -> str | None:
+    """q (or M) of the last measurement; scores follow the moved beta. A status when the time is over."""
+    if state.frozen:
+        state.references[:] = state.best_scores
+        return None
+    changed = np.flatnonzero(state.best_wrong != state.others)
+    moving = changed[state.beta[changed] > 0]
+    for rows in _blocks(moving, state.block_rows):
+        changes = np.zeros((len(rows), state.n_classes))
+        places = np.arange(len(rows))
+        changes[places, state.others[rows]] -= state.beta[rows]
+        changes[places, state.best_wrong[rows]] += state.beta[rows]
+        state.add(rows, changes)
+        state.others[rows] = state.best_wrong[rows]
+        status = control.out_of_time()
+        if status is not None:
+            return status
+    state.others[changed] = state.best_wrong[changed]
+    return None
+
+
+def _margins(scores: Floats, labels: NDArray[np.int64]) -> Floats:
+    rows = np.arange(len(labels))
+    own = scores[rows, labels]
+    scores[rows, labels] = -np.inf
+    return own - scores.max(axis=1)

@@ -1,0 +1,213 @@
+// The loops of joint.h for one instruction set; included more than once.
+
+#define VEC ODM_NAME(class_vec)
+#define LANES (static_cast<int64_t>(ODM_VECTOR_BYTES / sizeof(double)))
+#define LOOP ODM_TARGET static inline
+#define AT(array, place) (*reinterpret_cast<VEC *>((array) + (place)))
+#define READ(array, place) (*reinterpret_cast<const VEC *>((array) + (place)))
+
+// N vectors of classes stay in registers while the row is walked; wider stripes walk it again.
+template <int N>
+LOOP void ODM_NAME(scores_of)(const odm_joint &s, int64_t i, const double *w, double *out)
+{
+    VEC sums[N] = {};
+    const int64_t padded = s.padded;
+    for (int64_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
+        const double *stripe = w + s.columns[p] * padded;
+        const double x = s.values[p];
+        for (int n = 0; n < N; ++n) sums[n] += x * READ(stripe, n * LANES);
+    }
+    if (s.bias != 0) {
+        const double *stripe = w + (s.n_columns - 1) * padded;
+        for (int n = 0; n < N; ++n) sums[n] += s.bias * READ(stripe, n * LANES);
+    }
+    for (int n = 0; n < N; ++n) AT(out, n * LANES) = sums[n];
+}
+
+template <int N>
+LOOP void ODM_NAME(add_to)(const odm_joint &s, int64_t i, const double *v, double *w)
+{
+    VEC steps[N];
+    const int64_t padded = s.padded;
+    for (int n = 0; n < N; ++n) steps[n] = READ(v, n * LANES);
+    for (int64_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
+        double *stripe = w + s.columns[p] * padded;
+        const double x = s.values[p];
+        for (int n = 0; n < N; ++n) AT(stripe, n * LANES) += x * steps[n];
+    }
+    if (s.bias != 0) {
+        double *stripe = w + (s.n_columns - 1) * padded;
+        for (int n = 0; n < N; ++n) AT(stripe, n * LANES) += s.bias * steps[n];
+    }
+}
+
+#define ODM_BY_GROUPS(name, ...)                                              \
+    int64_t l = 0;                                                            \
+    for (; l + 6 * LANES <= s.padded; l += 6 * LANES) name<6>(__VA_ARGS__);   \
+    switch ((s.padded - l) / LANES) {                                         \
+    case 5: name<5>(__VA_ARGS__); break;                                      \
+    case 4: name<4>(__VA_ARGS__); break;                                      \
+    case 3: name<3>(__VA_ARGS__); break;                                      \
+    case 2: name<2>(__VA_ARGS__); break;                                      \
+    case 1: name<1>(__VA_ARGS__); break;                                      \
+    }
+
+LOOP void ODM_NAME(joint_scores)(const odm_joint &s, int64_t i, const double *w, double *out)
+{
+    ODM_BY_GROUPS(ODM_NAME(scores_of), s, i, w + l, out + l)
+}
+
+LOOP void ODM_NAME(joint_add)(const odm_joint &s, int64_t i, const double *v, double *w)
+{
+    ODM_BY_GROUPS(ODM_NAME(add_to), s, i, v + l, w + l)
+}
+#undef ODM_BY_GROUPS
+
+// w += x_i v' where few places of v are not 0
+LOOP void ODM_NAME(add_some)(const odm_joint &s, int64_t i, const double *v, const int32_t *places, int64_t n)
+{
+    for (int64_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
+        double *stripe = s.w + s.columns[p] * s.padded;
+        const double x = s.values[p];
+        for (int64_t c = 0; c < n; ++c) stripe[places[c]] += x * v[places[c]];
+    }
+    if (s.bias != 0) {
+        double *stripe = s.w + (s.n_columns - 1) * s.padded;
+        for (int64_t c = 0; c < n; ++c) stripe[places[c]] += s.bias * v[places[c]];
+    }
+}
+
+// The largest score of a wrong class; the scores of y and of the padding are lost.
+LOOP double ODM_NAME(best_wrong)(const odm_joint &s, int64_t i, double *f)
+{
+    for (int64_t l = s.n_classes; l < s.padded; ++l) f[l] = ODM_NO_SCORE;
+    f[s.labels[i]] = ODM_NO_SCORE;
+    return ODM_NAME(stripe_max)(f, s.padded);
+}
+
+// Solve row i's sub-problem from its scores f (which are lost): the multipliers change, s.change becomes
+// v_new - v_old and s.changed the n_changed classes where that may not be 0. Returns the violation before, -1 when there
+// is no memory.
+LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, double *f, double A, bool upper, int64_t *n_changed)
+{
+    const double h = s.h[i], beta_before = s.beta[i];
+    double *change = s.change;
+    const int32_t y = s.labels[i];
+    *n_changed = 0;
+
+    const double f_y = f[y], top = ODM_NAME(best_wrong)(s, i, f);
+    const int32_t n_before = s.zeta.count[i];
+    const odm_entry *entries = s.zeta.arena + s.zeta.start[i];
+    double total_before = 0, low = std::numeric_limits<double>::infinity();
+    for (int32_t p = 0; p < n_before; ++p) {
+        total_before += entries[p].value;
+        if (f[entries[p].label] < low) low = f[entries[p].label];
+    }
+    const double g_y = f_y + h * total_before, below = 1 - s.theta;
+    const double highest = top + below > g_y ? top + below : g_y;
+    double violation = highest - (low + below < g_y ? low + below : g_y);
+    if (upper && s.nu > 0) {
+        const double reference = s.frozen ? s.references[i] : f[s.others[i]];
+        const double g_b = h * beta_before / s.nu + reference + 1 + s.theta - f_y;
+        const double also = beta_before > 0 ? std::fabs(g_b) : -g_b;
+        if (also > violation) violation = also;
+    }
+    if (!(violation > 0)) return 0;
+
+    // the row's own part leaves the scores
+    std::memset(change, 0, s.padded * sizeof(double));
+    for (int32_t p = 0; p < n_before; ++p) {
+        f[entries[p].label] += A * entries[p].value;
+        change[entries[p].label] = entries[p].value;
+    }
+    f[y] = f_y - A * (total_before - beta_before);
+    if (!s.frozen && beta_before != 0) f[s.others[i]] -= A * beta_before;
+    const odm_class_row row = odm_class_row_of(s, i, A, upper);
+    double beta;
+    const double total = ODM_NAME(class_block)(row, f, s.n_classes, s.padded, &beta);
+
+    int64_t n = 0;
+    int32_t n_after = 0;
+    for (int64_t l = 0; l < s.padded; l += LANES) {
+        const VEC zeta = READ(f, l), before = READ(change, l);
+        AT(change, l) = before - zeta;
+        bool any = false;
+        for (int64_t lane = 0; lane < LANES; ++lane) any |= (zeta[lane] > 0) | (before[lane] > 0);
+        if (!any) continue;
+        for (int64_t lane = 0; lane < LANES; ++lane) {
+            if (zeta[lane] > 0) ++n_after;
+            if ((zeta[lane] > 0) | (before[lane] > 0)) s.changed[n++] = static_cast<int32_t>(l + lane);
+        }
+    }
+    if (!odm_make_room(s.zeta, i, n_after)) return -1;
+    odm_entry *out = s.zeta.arena + s.zeta.start[i];
+    bool q_is_listed = false;
+    for (int64_t c = 0; c < n; ++c) {
+        q_is_listed |= s.changed[c] == s.others[i];
+        if (f[s.changed[c]] > 0) *out++ = {f[s.changed[c]], s.changed[c]};
+    }
+    s.zeta.count[i] = n_after;
+    s.beta[i] = beta;
+    change[y] += (total - total_before) - (beta - beta_before);
+    s.changed[n++] = y;
+    if (!s.frozen && beta != beta_before) {
+        change[s.others[i]] += beta - beta_before;
+        if (!q_is_listed) s.changed[n++] = s.others[i];
+    }
+    *n_changed = n;
+    return violation;
+}
+
+LOOP double ODM_NAME(joint_visit)(odm_joint &s, int64_t i, bool upper)
+{
+    int64_t n_changed;
+    ODM_NAME(joint_scores)(s, i, s.w, s.scores);
+    const double violation = ODM_NAME(joint_solve)(s, i, s.scores, s.curvatures[i], upper, &n_changed);
+    if (n_changed == 0) return violation;
+    if (n_changed <= s.padded / 8)
+        ODM_NAME(add_some)(s, i, s.change, s.changed, n_changed);
+    else
+        ODM_NAME(joint_add)(s, i, s.change, s.w);
+    return violation;
+}
+
+LOOP double ODM_NAME(joint_measure)(const odm_joint &s, int64_t i, double *f, odm_joint_sums *sums, int32_t *best,
+                                    double *best_score, double *margin)
+{
+    const double f_y = f[s.labels[i]], theta = s.theta, h = s.h[i], beta = s.beta[i];
+    const double f_q = s.frozen ? s.references[i] : f[s.others[i]];
+    const double top = ODM_NAME(best_wrong)(s, i, f);
+    int32_t place = 0;
+    while (place + 1 < s.n_classes && f[place] != top) ++place;
+    const bool beaten = !s.frozen && top - f_q > ODM_TIE * (1 + std::fabs(top));
+    if (!s.frozen && !beaten) place = s.others[i];  // ties: q stays
+    *best = place;
+    *best_score = top;
+    *margin = f_y - top;
+    if (!(h < std::numeric_limits<double>::infinity())) return 0;  // no weight
+
+    const double cost = 0.5 / h, z = f_y - top, above = f_y - f_q - 1 - theta;
+    const double xi = z < 1 - theta ? 1 - theta - z : 0, eps = above > 0 ? above : 0;
+    const double true_eps = z > 1 + theta ? z - 1 - theta : 0;
+    sums->objective += cost * (xi * xi + s.nu * true_eps * true_eps);
+    sums->relaxed += cost * (xi * xi + s.nu * eps * eps);
+    if (beaten && s.nu > 0 && (beta > 0 || eps > 0)) ++sums->misplaced;
+    if (!(s.curvatures[i] > 0)) return 0;  // an empty row: its multipliers are the best ones by definition
+
+    double total = 0, linear = 0;
+    const odm_entry *entries = s.zeta.arena + s.zeta.start[i];
+    for (int32_t p = 0; p < s.zeta.count[i]; ++p) {
+        total += entries[p].value;
+        linear += entries[p].value * (1 - theta - f_y + f[entries[p].label]);
+    }
+    double gap = cost * xi * xi + 0.5 * h * total * total - linear;
+    if (s.nu > 0) gap += s.nu * cost * eps * eps + 0.5 * h * beta * beta / s.nu - beta * above;
+    sums->gap += gap;
+    return gap;
+}
+
+#undef VEC
+#undef LANES
+#undef LOOP
+#undef AT
+#undef READ

@@ -1,0 +1,143 @@
+"""Proximal Newton method for the linear multi-class machine: converges where coordinate ascent crawls.
+
+The relaxed problem  min_w 1/2 |w|^2 + sum_i loss_i(scores_i)  has kinks wherever two wrong classes tie,
+which they do at the optimum, so Newton's method cannot be used on it directly. One proximal step on the
+dual,
+
+    max_v  D(v) - sum_i t_i/2 |v_i - centre_i|^2 ,
+
+has the smooth primal  psi(w) = 1/2 |w|^2 - sum_i min_v [ conj_i(v) + <f_i(w), v> + t_i/2 |v - centre_i|^2
+]: each row's minimum is the sub-problem of coordinate ascent with t_i in place of |x_i|^2, its solution
+v_i(w) is piecewise linear in w, grad psi = w - sum_i x_i v_i(w)' and the (generalised) Hessian is I +
+sum_i J_i (x) x_i x_i' (joint_prox.h). Newton's method with a line search ends after some steps; v(w)
+becomes the next centre. D never falls, and with t_i -> 0 the steps converge faster than linearly
+(proximal point method).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.solvers._dense import solve_positive
+from odmlib.solvers._joint import JointState
+from odmlib.solvers._joint_newton import ProximalRows
+from odmlib.solvers.control import TIME_LIMIT, Control
+
+Floats = NDArray[np.float64]
+
+MAX_EXPLICIT = 1500  # unknowns of a Hessian that is formed and factorised
+MAX_FORMING, USUAL_BLOCKS = 2e9, 6  # multiplications; pairs of classes of a row whose Hessian is not 0
+MAX_MATRIX_VALUES = 40_000_000  # of a (rows x classes) matrix; the method keeps five
+MAX_CG_STEPS = 500
+MAX_NEWTON_STEPS = 60  # of one proximal step
+FIRST_PROXIMITY, LAST_PROXIMITY, FALL = 0.3, 0.03, 0.3  # t_i / h_i
+SUFFICIENT = 1e-4  # part of the promised decrease a step must bring
+ROUNDING = 1e-13  # differences of psi below this part mean nothing
+SHORTEST = 1e-6  # step that is tried
+PATIENCE = 12  # Newton steps in a row that do not bring the gradient down
+
+
+def newton_fits(state: JointState) -> bool:
+    """Whether the method's matrices are of a reasonable size."""
+    return state.n_rows * state.padded <= MAX_MATRIX_VALUES
+
+
+def prefers_explicit(state: JointState, n_nonzeros: int) -> bool:
+    """Whether forming and factorising the Hessian is cheap."""
+    row_length = n_nonzeros / max(1, state.n_rows) + 1
+    return (
+        state.n_columns * state.n_classes <= MAX_EXPLICIT
+        and USUAL_BLOCKS * state.n_rows * row_length**2 <= MAX_FORMING
+    )
+
+
+class ProximalNewton:
+    """Proximal steps on a state; `step` makes one."""
+
+    def __init__(self, state: JointState, h: Floats, explicit: bool, control: Control, threads: int):
+        self.state, self.control, self.explicit = state, control, explicit
+        self.scale = np.where(np.isfinite(h), h, 1.0)  # rows without weight take no part
+        self.rows = ProximalRows(state, threads)
+        self.proximity = FIRST_PROXIMITY
+        self.newton_steps = self.cg_steps = 0
+
+    def step(self, enough: float) -> float:
+        """One proximal step, psi minimised until 1/2 |grad|^2 <= enough; what 1/2 |grad|^2 came to.
+
+        The state has the minimiser w and the multipliers v(w) then, and the duality gap is the sum of the
+        rows' gaps plus 1/2 |w - sum_i x_i v_i'|^2, the number returned.
+        """
+        state, rows = self.state, self.rows
+        rows.centre(self.proximity * self.scale)
+        w = state.weights.copy()
+        scores = rows.scores(w)
+        total, _ = rows.step(scores)
+        psi = 0.5 * float(np.vdot(w, w)) - total
+        still, least = 0, math.inf
+        for left in range(MAX_NEWTON_STEPS, -1, -1):
+            gradient = w - rows.weights()
+            distance = 0.5 * float(np.vdot(gradient, gradient))
+            still, least = (0, distance) if distance < 0.5 * least else (still + 1, least)
+            if left == 0 or distance <= enough or still == PATIENCE or self.control.out_of_time() is not None:
+                break
+            direction = self._direction(gradient, enough)
+            changes = rows.scores(direction)
+            slope = float(np.vdot(gradient, direction))
+            length, before = 1.0, psi
+            noise = ROUNDING * (abs(psi) + float(np.vdot(w, w)))
+            while True:
+                trial = w + length * direction
+                total, _ = rows.step(scores + length * changes)
+                psi = 0.5 * float(np.vdot(trial, trial)) - total
+                if psi <= before + SUFFICIENT * length * slope + noise or length < SHORTEST:
+                    break
+                length *= 0.5
+            w, scores = trial, scores + length * changes
+            self.newton_steps += 1
+        state.set_multipliers(rows.zeta, rows.beta)
+        state.weights[:] = w
+        self.proximity = max(LAST_PROXIMITY, FALL * self.proximity)
+        return distance
+
+    def _direction(self, gradient: Floats, enough: float) -> Floats:
+        d, k = self.state.n_columns, self.state.n_classes
+        if self.explicit:
+            hessian = self.rows.hessian()
+            hessian[np.diag_indices(d * k)] += 1
+            step = solve_positive(hessian, -np.ascontiguousarray(gradient[:, :k].T).ravel())
+            if step is not None:
+                direction = np.zeros_like(gradient)
+                direction[:, :k] = step.reshape(k, d).T
+                return direction
+        return self._conjugate_gradients(gradient, enough)
+
+    def _conjugate_gradients(self, gradient: Floats, enough: float) -> Floats:
+        rows = self.rows
+        diagonal = 1.0 + rows.hessian_diagonal()
+        step = np.zeros_like(gradient)
+        residual = -gradient
+        norm = math.sqrt(float(np.vdot(residual, residual)))
+        target = max(0.3 * math.sqrt(2 * enough), 1e-12 * norm)
+        target = min(0.1 * norm, max(target, 1e-2 * norm))
+        scaled = residual / diagonal
+        direction = scaled.copy()
+        product = float(np.vdot(residual, scaled))
+        for _ in range(MAX_CG_STEPS):
+            self.cg_steps += 1
+            image = direction + rows.hessian_product(direction)
+            length = product / float(np.vdot(direction, image))
+            step += length * direction
+            residual -= length * image
+            if (
+                math.sqrt(float(np.vdot(residual, residual))) <= target
+                or self.control.out_of_time() == TIME_LIMIT
+            ):
+                break
+            scaled = residual / diagonal
+            previous, product = product, float(np.vdot(residual, scaled))
+            direction *= product / previous
+            direction += scaled
+        return step
