@@ -263,7 +263,7 @@ def test_model_is_judged_before_the_data(tools):
         ("-t ² good out", "unknown kernel"),
         ("-s 9 good out", "-s/--machine: unknown machine '9'"),
         ("-s 3 good out", "machine mcodm is not part of this version yet; ready: svm, odml, odm"),
-        ("--machine mcodm good out", "machine mcodm is not part of this version yet; ready: odm"),
+        ("--machine mcodm good out", "machine mcodm is not part of this version yet; ready: svm, odml, odm"),
         ("-d 0 good out", "degree (-d) must be a whole number from 1 to 100, found 0"),
         ("-d 2.5 good out", "-d/--degree: expected a whole number, found '2.5'"),
         ("-r nan good out", "coef0 (-r) must be finite, found nan"),
@@ -279,7 +279,7 @@ def test_model_is_judged_before_the_data(tools):
         ("-", "name a model file when the training set comes from standard input"),
         ("-W - - out", "only one file can come from standard input"),
         ("--init - - out", "only one file can come from standard input"),
-        ("--json - good -", "the model and the report cannot both go to standard output"),
+        ("--json - good -", "only one of the model, the report and the margins can go to standard output"),
         ("\u2013c 2 good out", "does not start with a hyphen"),
     ],
 )
