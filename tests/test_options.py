@@ -133,7 +133,9 @@ def test_lambda_and_c():
 def test_machines():
     assert MACHINES.index("odm") == 2
     assert READY_MACHINES == READABLE_MACHINES
-    with pytest.raises(ParameterError, match="machine sodm is not part of this version yet; ready: svm, odml, odm"):
+    with pytest.raises(
+        ParameterError, match="machine sodm is not part of this version yet; ready: svm, odml, odm"
+    ):
         TrainOptions(machine="sodm")
 
 

@@ -68,7 +68,7 @@ def fit_classes(
         scheme = options.multiclass or machine.default_scheme(formula.name)
     start = None if init is None else Start(init, problem, scheme)
     linear = formula.name == "linear" and machine.linear_solver
-    data = (_Linear if linear else _Kernel)(machine, problem, formula, scheme, start)
+    data = (LinearData if linear else KernelData)(machine, problem, formula, scheme, start)
     memory = data.memory(control)
     margins = TrainingMargins(scheme, problem.rows.n_rows)
     outcomes: dict[int, _Outcome] = {}
@@ -121,7 +121,7 @@ class _Memory:
     cache: RowCache | None = None
 
 
-class _Linear:
+class LinearData:
     """Sparse rows, on the columns that hold values where most columns are empty."""
 
     def __init__(
@@ -167,7 +167,7 @@ class _Linear:
         return LinearFunction(self.columns[used], terms.take(used), self.bias, bias_weights, offsets)
 
 
-class _Kernel:
+class KernelData:
     """A kernel between all rows, made positive semidefinite where it is not (one-vs-one: pair by pair)."""
 
     def __init__(
@@ -244,7 +244,7 @@ class _Kernel:
 
     def _linear_function(self, terms: Dataset, offsets: Floats) -> LinearFunction:
         """The weights of a linear kernel's expansion: w = sum_i coefficient_i x_i."""
-        data = _Linear(self.machine, self.problem, self.formula, self.scheme, None)
+        data = LinearData(self.machine, self.problem, self.formula, self.scheme, None)
         parts = []
         for output in range(terms.n_features):
             coefficients = np.zeros(terms.n_rows)

@@ -13,7 +13,7 @@ import numpy as np
 
 from odmlib.data.problem import Problem
 from odmlib.kernels.formula import KernelFormula
-from odmlib.machines.fitting import Fit, _Kernel, _Linear
+from odmlib.machines.fitting import Fit, KernelData, LinearData
 from odmlib.machines.machine import Effort, Floats, Task
 from odmlib.machines.odm import Odm
 from odmlib.machines.starting import Start
@@ -42,10 +42,10 @@ def fit_mcodm(
     effort = Effort(control, options.n_threads, options.cache_bytes)
     two = len(problem.labels) == 2 and options.relaxation == "majorise"
     machine = (_TwoClasses if two else Mcodm)(options, problem.total_weight)
-    data = (_Linear if formula.name == "linear" else _Kernel)(machine, problem, formula, None)
+    data = (LinearData if formula.name == "linear" else KernelData)(machine, problem, formula, "joint", None)
     if two:
         result, terms = _solve_two(data, problem, effort, start)
-    elif isinstance(data, _Linear):
+    elif isinstance(data, LinearData):
         result, terms = _solve_linear(data, problem, options, effort, start)
     else:
         result, terms = _solve_kernel(data, problem, options, effort)
@@ -58,10 +58,10 @@ def fit_mcodm(
 
 
 def _solve_two(
-    data: _Linear | _Kernel, problem: Problem, effort: Effort, start: Start | None
+    data: LinearData | KernelData, problem: Problem, effort: Effort, start: Start | None
 ) -> tuple[SolverResult, Floats]:
     task = Task(0, (0, 1), problem.signs(), problem.weights)
-    if start is not None and isinstance(data, _Linear):
+    if start is not None and isinstance(data, LinearData):
         weights = _start_weights(data, start, 2)
         if weights is not None:
             rows, u = data.rows, weights[:, 0] - weights[:, 1]
@@ -70,7 +70,7 @@ def _solve_two(
             result = data.solve(task, effort)
     else:
         result = data.solve(task, effort)
-    if isinstance(data, _Linear):
+    if isinstance(data, LinearData):
         assert result.weights is not None
         column = 0.5 * result.weights
     else:
@@ -91,7 +91,7 @@ def _solve_two(
 
 
 def _solve_linear(
-    data: _Linear, problem: Problem, options: TrainOptions, effort: Effort, start: Start | None
+    data: LinearData, problem: Problem, options: TrainOptions, effort: Effort, start: Start | None
 ) -> tuple[SolverResult, Floats]:
     from odmlib.solvers.joint import solve_joint
 
@@ -116,7 +116,7 @@ def _solve_linear(
 
 
 def _solve_kernel(
-    data: _Kernel, problem: Problem, options: TrainOptions, effort: Effort
+    data: KernelData, problem: Problem, options: TrainOptions, effort: Effort
 ) -> tuple[SolverResult, Floats]:
     from odmlib.solvers.joint_kernel import solve_joint_kernel
 
@@ -138,7 +138,7 @@ def _solve_kernel(
     return result, result.duals
 
 
-def _start_weights(data: _Linear, start: Start, n_classes: int) -> Floats | None:
+def _start_weights(data: LinearData, start: Start, n_classes: int) -> Floats | None:
     """Weights of another linear model, a column per class; None where it is not linear."""
     columns = []
     nothing = np.zeros(0)

@@ -21,7 +21,7 @@ from odmlib.solvers.newton import prefers_explicit_hessian
 
 Floats = NDArray[np.float64]
 
-PATIENCE = 60  # sweeps of coordinate descent before auto hands over to the interior-point method
+PATIENCE = 150  # sweeps of coordinate descent before auto hands over to the interior-point method
 
 
 def solve_hinged(

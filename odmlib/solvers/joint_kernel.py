@@ -19,7 +19,7 @@ from odmlib.kernels.kernel import Kernel
 from odmlib.solvers._joint_kernel import JointKernel
 from odmlib.solvers.control import CONVERGED, STALLED, Control, SolverResult
 from odmlib.solvers.joint import Labels, Measured
-from odmlib.solvers.working_set import _float32_is_too_coarse
+from odmlib.solvers.working_set import float32_is_too_coarse
 
 Floats = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def solve_joint_kernel(
 ) -> SolverResult:
     """Train on the rows of a kernel; the result's duals are the v_il (rows x classes)."""
     m, frozen = kernel.n_rows, relaxation == "frozen"
-    cache = RowCache(kernel, cache_bytes, _float32_is_too_coarse(kernel, costs))
+    cache = RowCache(kernel, cache_bytes, float32_is_too_coarse(kernel, costs))
     state = JointKernel(kernel, labels, costs, n_classes, nu, theta, frozen, seed, cache, BLOCK_ROWS, threads)
     decide = Labels(frozen and nu > 0, control.tol)
     movable = state.movable()

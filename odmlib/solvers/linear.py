@@ -1,10 +1,10 @@
 """Which solver trains a linear machine.
 
-auto: Newton's method with an explicit Hessian where that is cheap. Otherwise (many columns) dual
-coordinate descent, which is fast while C |x|^2 is moderate. If it would take too many sweeps, its weights are the
-start and its dual value the bound of Newton's method with conjugate gradients. If these too take too many steps,
-the problem is badly conditioned: the block method goes on from the duals of coordinate descent, unless the rows
-are so many that it would need too many blocks.
+auto: Newton's method with an explicit Hessian where that is cheap, and with conjugate gradients where the
+rows are many times the columns. Otherwise (wide data) dual coordinate descent, which is fast while C |x|^2 is moderate.
+If it would take too many sweeps, its weights are the start and its dual value the bound of Newton's method with
+conjugate gradients. If these too take too many steps, the problem is badly conditioned: the block method goes
+on from the duals of coordinate descent, unless the rows are so many that it would need too many blocks.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ LINEAR_SOLVERS = ("auto", "newton", "dcd", "blocks", "svrg")
 PATIENCE = 200  # sweeps of coordinate descent, done or still to come, before auto hands over
 CG_PATIENCE = 150  # conjugate gradient steps of one Newton step before auto hands over
 MAX_BLOCK_ROWS = 200_000
+TALL = 4  # rows per column that make data tall
 
 
 def solve_linear(
@@ -44,7 +45,8 @@ def solve_linear(
     start: Floats | None = None,
 ) -> SolverResult:
     """Train a linear machine with the named solver; `start` are weights to begin from."""
-    if solver == "newton" or (solver == "auto" and prefers_explicit_hessian(rows)):
+    tall = rows.n_rows >= TALL * rows.n_columns
+    if solver == "newton" or (solver == "auto" and (tall or prefers_explicit_hessian(rows))):
         return solve_newton(rows, y, costs, loss, control, threads=threads, start=start)
     if solver == "svrg":
         return solve_svrg(rows, y, costs, loss, control, threads=threads, seed=seed, start=start)

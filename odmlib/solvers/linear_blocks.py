@@ -2,7 +2,7 @@
 
 Wide sparse data with large values or a large C are badly conditioned: coordinate descent creeps, and so do
 conjugate gradients. Blocks of rows solved by Newton's method (head of _working_set.pyx) do not mind. One
-iteration costs the products of a block's rows with each other, a few small factorisations and one product X w.
+iteration costs the products of a block's rows with each other, a few small factorisations and one X w.
 """
 
 from __future__ import annotations

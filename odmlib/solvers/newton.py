@@ -57,7 +57,7 @@ def solve_newton(
     explicit = prefers_explicit_hessian(rows)
     w = np.zeros(rows.n_columns) if start is None else start.copy()
     hessian = np.eye(rows.n_columns) if explicit else None
-    # of every row: margins and curvatures here and at the point looked at, curvatures that H knows, and their change
+    # of every row: margin and curvature here and where we look, the curvature that H knows, its change
     margins, curvatures, new_margins, new_curvatures, known, change = np.zeros((6, rows.n_rows))
     iteration, cg_steps = first_iteration, 0
     last_primal, last_bound = math.inf, dual_bound

@@ -255,14 +255,20 @@ def test_model_is_judged_before_the_data(tools):
             "--solver nonsense good out",
             "solver (--solver) must be one of auto, working-set for kernel rbf",
         ),
-        ("-t 0 --solver working-set good out", "solver (--solver) must be one of auto, newton, dcd, blocks, svrg"),
+        (
+            "-t 0 --solver working-set good out",
+            "solver (--solver) must be one of auto, newton, dcd, blocks, svrg",
+        ),
         (
             "-t 9 good out",
             "-t/--kernel: unknown kernel '9' (known: 0 linear, 1 poly, 2 rbf, 3 sigmoid, 4 precomputed)",
         ),
         ("-t ² good out", "unknown kernel"),
         ("-s 9 good out", "-s/--machine: unknown machine '9'"),
-        ("-s 6 good out", "machine sodm is not part of this version yet; ready: svm, odml, odm, mcodm, kmomd"),
+        (
+            "-s 6 good out",
+            "machine sodm is not part of this version yet; ready: svm, odml, odm, mcodm, kmomd",
+        ),
         ("--machine ssodm good out", "machine ssodm is not part of this version yet"),
         ("-d 0 good out", "degree (-d) must be a whole number from 1 to 100, found 0"),
         ("-d 2.5 good out", "-d/--degree: expected a whole number, found '2.5'"),
