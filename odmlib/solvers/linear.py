@@ -1,10 +1,11 @@
 """Which solver trains a linear machine.
 
 auto: Newton's method with an explicit Hessian where that is cheap, and with conjugate gradients where the
-rows are many times the columns. Otherwise (wide data) dual coordinate descent, which is fast while C |x|^2 is moderate.
-If it would take too many sweeps, its weights are the start and its dual value the bound of Newton's method with
-conjugate gradients. If these too take too many steps, the problem is badly conditioned: the block method goes
-on from the duals of coordinate descent, unless the rows are so many that it would need too many blocks.
+rows are many times the columns. Otherwise (wide data) dual coordinate descent, which is fast while C |x|^2
+is moderate. If it would take too many sweeps, its weights are the start and its dual value the bound of
+Newton's method with conjugate gradients. If these too take too many steps, the problem is badly
+conditioned: the block method goes on from the duals of coordinate descent, unless the rows are so many that
+it would need too many blocks.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def test_wrong_options_are_refused():
         odmlib.train(X, y, machine="odml", lambda1=-1)
     with pytest.raises(ParameterError, match="auto, dcd, interior-point for machine svm and kernel linear"):
         odmlib.train(X, y, machine="svm", kernel="linear", solver="newton")
-    with pytest.raises(ParameterError, match="one of auto, newton, dcd, svrg for kernel linear"):
+    with pytest.raises(ParameterError, match="one of auto, newton, dcd, blocks, svrg for kernel linear"):
         odmlib.train(X, y, kernel="linear", solver="interior-point")
 
 
