@@ -12,7 +12,6 @@ cdef class RowCache:
     cdef readonly index_t hits
     cdef readonly index_t misses
     cdef index_t _row_bytes
-    cdef index_t _slab_rows             # rows whose memory is taken at once
     cdef index_t _n_slots               # slots that have memory
     cdef index_t _newest, _oldest       # ends of the chain of use, -1 when empty
     cdef void **_memory                 # of each slot
@@ -28,7 +27,6 @@ cdef class RowCache:
     # whether a row is held (its use is not counted)
     cdef bint holds(self, index_t row) noexcept nogil
 
-    cdef void _free_slabs(self) noexcept nogil
     cdef void _unchain(self, index_t slot) noexcept nogil
     cdef void _chain_newest(self, index_t slot) noexcept nogil
     cdef void _chain_oldest(self, index_t slot) noexcept nogil

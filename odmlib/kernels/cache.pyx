@@ -1,6 +1,6 @@
 """RowCache: rows of a kernel in float32 (or float64), least recently used out first, never above a budget of bytes.
 
-Memory is taken as it is needed, for some rows at a time. The budget counts the rows and the tables that find them. The
+Memory is taken row by row as it is needed. The budget counts the rows and the tables that find them. The
 rows of one fetch are the most recently used ones while it runs, so that none of them can be evicted by it.
 """
 
@@ -18,11 +18,8 @@ cdef index_t SLOT_BYTES = sizeof(void *) + 3 * sizeof(index_t)
 cdef index_t MEGABYTE = 1 << 20
 
 
-cdef index_t SLAB_BYTES = 32 << 20     # taken at once
-
-
-cdef extern from "memory.h" nogil:
-    void *odm_allocate(size_t n_bytes) noexcept
+cdef extern from "<cstdlib>" nogil:
+    void *aligned_alloc "std::aligned_alloc"(size_t alignment, size_t size)
 
 
 def bytes_for_all(n_rows, wide):
@@ -63,7 +60,6 @@ cdef class RowCache:
             )
         fitting = (int(budget_bytes) - table_bytes) // (self._row_bytes + SLOT_BYTES)
         self.capacity = max(1, min(fitting, self.n_columns))
-        self._slab_rows = max(<index_t>1, SLAB_BYTES // self._row_bytes)
         self._memory = <void **>calloc(self.capacity, sizeof(void *))
         self._row_of = <index_t *>malloc(self.capacity * sizeof(index_t))
         self._newer = <index_t *>malloc(self.capacity * sizeof(index_t))
@@ -76,19 +72,15 @@ cdef class RowCache:
             self._slot_of[i] = -1
 
     def __dealloc__(self):
+        cdef index_t slot
         if self._memory:
-            self._free_slabs()
+            for slot in range(self._n_slots):
+                free(self._memory[slot])
         free(self._memory)
         free(self._row_of)
         free(self._newer)
         free(self._older)
         free(self._slot_of)
-
-    cdef void _free_slabs(self) noexcept nogil:
-        cdef index_t slot
-        for slot in range(self._n_slots):
-            if slot % self._slab_rows == 0:
-                free(self._memory[slot])
 
     @property
     def bytes_used(self):
@@ -155,8 +147,8 @@ cdef class RowCache:
     def release(self):
         """Give back the memory of all rows; they are computed again when asked for."""
         cdef index_t slot
-        self._free_slabs()
         for slot in range(self._n_slots):
+            free(self._memory[slot])
             self._memory[slot] = NULL
             if self._row_of[slot] >= 0:
                 self._slot_of[self._row_of[slot]] = -1
@@ -202,10 +194,7 @@ cdef class RowCache:
         # an emptied slot waits at the old end; new memory is taken only when there is none
         if self._n_slots < self.capacity and not (self._oldest >= 0 and self._row_of[self._oldest] < 0):
             slot = self._n_slots
-            if slot % self._slab_rows == 0:
-                self._memory[slot] = odm_allocate(min(self._slab_rows, self.capacity - slot) * self._row_bytes)
-            else:
-                self._memory[slot] = <char *>self._memory[slot - 1] + self._row_bytes
+            self._memory[slot] = aligned_alloc(64, self._row_bytes)
             if self._memory[slot] is not NULL:
                 self._n_slots = self._n_slots + 1
                 self._row_of[slot] = -1
