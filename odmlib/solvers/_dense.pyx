@@ -10,7 +10,7 @@ import numpy as np
 cdef extern from "dense.h" nogil:
     const index_t ODM_FACTOR_BLOCK
     index_t odm_factor_line(index_t n) noexcept
-    index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work) noexcept
+    index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work, int n_threads) noexcept
     void odm_cholesky_solve(const double *factor, index_t n, index_t stride, double *x) noexcept
 
 
@@ -27,7 +27,7 @@ def solve_positive(const double[:, ::1] matrix, const double[::1] right):
     cdef double[::1] x = result
     cdef index_t bad
     with nogil:
-        bad = odm_cholesky(&L[0, 0], n, n, &work[0])
+        bad = odm_cholesky(&L[0, 0], n, n, &work[0], 1)
         if bad == 0:
             odm_cholesky_solve(&L[0, 0], n, n, &x[0])
     return result if bad == 0 and np.isfinite(result).all() else None
@@ -47,7 +47,7 @@ cdef class PositiveFactor:
         cdef double[::1] work = np.empty(odm_factor_line(n) * ODM_FACTOR_BLOCK)
         if n:
             with nogil:
-                bad = odm_cholesky(&made.factor[0, 0], n, n, &work[0])
+                bad = odm_cholesky(&made.factor[0, 0], n, n, &work[0], 1)
         return made if bad == 0 else None
 
     def solve(self, const double[::1] right):

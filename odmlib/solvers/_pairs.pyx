@@ -36,7 +36,7 @@ cdef extern from "dense.h" nogil:
     void odm_add_rows(const void **rows, bint wide, const double *factors, index_t n_rows, index_t n_columns,
                       double *sums, int n_threads) noexcept
     void odm_add_multiple(index_t n, double factor, const double *x, double *y) noexcept
-    index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work) noexcept
+    index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work, int n_threads) noexcept
     void odm_cholesky_solve(const double *factor, index_t n, index_t stride, double *x) noexcept
 
 cdef double LEAST_CURVATURE = 1e-14   # of a pair, relative to the largest k_ii: equal rows at lambda = 0
@@ -342,7 +342,7 @@ cdef class Pairs:
             x_first[i] = 1 if k < self.n_positive else 0
             x_second[i] = 0 if k < self.n_positive else 1
             x_c[i] = self.c[k]
-        if odm_cholesky(&self.factor[0, 0], n, self.stride, &self.work[0]) != 0:
+        if odm_cholesky(&self.factor[0, 0], n, self.stride, &self.work[0], 1) != 0:
             return True
         odm_cholesky_solve(&self.factor[0, 0], n, self.stride, x_first)
         odm_cholesky_solve(&self.factor[0, 0], n, self.stride, x_second)

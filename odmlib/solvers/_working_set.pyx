@@ -45,7 +45,7 @@ cdef extern from "dense.h" nogil:
     void odm_add_rows(const void **rows, bint wide, const double *factors, index_t n_rows, index_t n_columns,
                       double *sums, int n_threads) noexcept
     void odm_add_multiple(index_t n, double factor, const double *x, double *y) noexcept
-    index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work) noexcept
+    index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work, int n_threads) noexcept
     void odm_cholesky_solve(const double *factor, index_t n, index_t stride, double *x) noexcept
 
 cdef int FIRST_SWEEPS = 3        # before the rate of the sweeps is judged
@@ -387,7 +387,7 @@ cdef class WorkingSet:
                 for i in range(n):
                     self.change[i] += self.Q[k, self.free_rows[i]] * self.slope[k]
         if n > 0:
-            if odm_cholesky(&self.M[0, 0], n, self.stride, &self.work[0]) != 0:
+            if odm_cholesky(&self.M[0, 0], n, self.stride, &self.work[0], self.threads) != 0:
                 return True
             odm_cholesky_solve(&self.M[0, 0], n, self.stride, &self.change[0])
             for i in range(n):
@@ -471,7 +471,7 @@ cdef class WorkingSet:
             largest = fmax(largest, self.h[k])
         for i in range(n):
             self.M[i, i] += ridge * largest
-        return odm_cholesky(&self.M[0, 0], n, self.stride, &self.work[0]) == 0
+        return odm_cholesky(&self.M[0, 0], n, self.stride, &self.work[0], self.threads) == 0
 
     cdef double _clipped(self, index_t k, double dual) noexcept nogil:
         return fmin(fmax(dual, self.low[k]), self.high[k])

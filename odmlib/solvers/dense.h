@@ -22,6 +22,15 @@ struct odm_update_job {
     double *sums;
 };
 
+struct odm_factor_job {
+    double *matrix;
+    int64_t n, stride, begin;
+    const double *columns;
+    int64_t width;
+};
+
+static const int64_t ODM_FACTOR_ROWS = 32;  // rows per unit of threaded work
+
 // Not a multiple of a large power of two: such rows would fall on the same lines of the cache.
 static inline int64_t odm_factor_line(int64_t n) noexcept { return (n + 15) / 16 * 16 + 8; }
 
@@ -67,9 +76,10 @@ static inline void odm_add_multiple(int64_t n, double factor, const double *x, d
 
 // The lower triangle of a symmetric matrix (what is above may be overwritten) becomes its factor L (A = L L'). `work` has room for
 // odm_factor_line(n) * ODM_FACTOR_BLOCK numbers. 0, or the number of the first row (from 1) whose pivot is not positive.
-static inline int64_t odm_cholesky(double *matrix, int64_t n, int64_t stride, double *work) noexcept
+static inline int64_t odm_cholesky(double *matrix, int64_t n, int64_t stride, double *work, int n_threads) noexcept
 {
-    return ODM_CHOOSE(cholesky_plain(matrix, n, stride, work), cholesky_avx2(matrix, n, stride, work));
+    return ODM_CHOOSE(cholesky_plain(matrix, n, stride, work, n_threads),
+                      cholesky_avx2(matrix, n, stride, work, n_threads));
 }
 
 // x = A^-1 x from the factor.

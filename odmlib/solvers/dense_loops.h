@@ -41,12 +41,17 @@ LOOP void ODM_NAME(add_multiple)(int64_t n, double factor, const double *__restr
 }
 
 // matrix[i][j] -= sum_k columns[k][i] columns[k][j] for begin <= j <= i < n, in tiles of four rows that stay in
-// registers.
-LOOP void ODM_NAME(update_rest)(double *matrix, int64_t n, int64_t stride, int64_t begin, const double *columns,
-                                int64_t width)
+// registers; a chunk of the rows.
+LOOP void ODM_NAME(update_rest)(void *context, int64_t chunk)
 {
+    const odm_factor_job &job = *static_cast<const odm_factor_job *>(context);
+    double *matrix = job.matrix;
+    const double *columns = job.columns;
+    const int64_t n = job.n, stride = job.stride, begin = job.begin, width = job.width;
     const int64_t line = odm_factor_line(n);
-    for (int64_t first = begin; first < n; first += 4) {
+    const int64_t start = begin + chunk * ODM_FACTOR_ROWS;
+    const int64_t end = start + ODM_FACTOR_ROWS < n ? start + ODM_FACTOR_ROWS : n;
+    for (int64_t first = start; first < end; first += 4) {
         const int64_t last = first + 4 < n ? first + 4 : n;
         int64_t j = begin;
         for (; last == first + 4 && j < last && j + 2 * LANES <= n; j += 2 * LANES) {
@@ -75,7 +80,7 @@ LOOP void ODM_NAME(update_rest)(double *matrix, int64_t n, int64_t stride, int64
     }
 }
 
-LOOP int64_t ODM_NAME(cholesky)(double *matrix, int64_t n, int64_t stride, double *work)
+LOOP int64_t ODM_NAME(cholesky)(double *matrix, int64_t n, int64_t stride, double *work, int n_threads)
 {
     const int64_t line = odm_factor_line(n);
     for (int64_t first = 0; first < n; first += ODM_FACTOR_BLOCK) {
@@ -95,7 +100,9 @@ LOOP int64_t ODM_NAME(cholesky)(double *matrix, int64_t n, int64_t stride, doubl
         }
         for (int64_t k = 0; k < width; ++k)
             for (int64_t i = first + k; i < n; ++i) matrix[i * stride + first + k] = work[k * line + i];
-        ODM_NAME(update_rest)(matrix, n, stride, first + width, work, width);
+        odm_factor_job job = {matrix, n, stride, first + width, work, width};
+        odm_parallel_for((n - first - width + ODM_FACTOR_ROWS - 1) / ODM_FACTOR_ROWS, n_threads,
+                         ODM_NAME(update_rest), &job);
     }
     return 0;
 }
