@@ -25,7 +25,7 @@ FOLDER = Path(__file__).resolve().parent
 # in this order, with minutes that a whole and a quick run take on two cores
 MINUTES = {
     "reading": (2, 0.3),
-    "linear": (5, 0.5),
+    "linear": (8, 0.5),
     "kernels": (7, 0.5),
     "limits": (5, 0.5),
     "prediction": (1.5, 0.5),
