@@ -116,7 +116,7 @@ cdef class WorkingSet:
             self.n_rows = self.linear.n_rows
             self.diagonal = self.linear.squared_norms()
             self.weights = np.zeros(self.linear.n_columns)
-            self.spread = np.zeros((LINEAR_CHUNKS, self.linear.n_columns))
+            self.spread = np.zeros((LINEAR_CHUNKS, max(1, self.linear.n_columns)))
         else:
             self.cache = source
             self.n_rows = self.cache.n_columns
