@@ -3,6 +3,7 @@
 //
 // A header of loops is included once per variant, with ODM_VARIANT naming it, ODM_TARGET in front of every
 // function and ODM_VECTOR_BYTES the width of its vectors; ODM_NAME(loop) is then the name of the variant's loop.
+// each_variant.h does that for loops of one type; ODM_CALL(loop, ...) calls the one that suits this processor.
 #ifndef ODMLIB_INSTRUCTIONS_H
 #define ODMLIB_INSTRUCTIONS_H
 
@@ -27,5 +28,12 @@ static inline bool odm_use_avx2() noexcept
     return false;
 #endif
 }
+
+#ifdef ODM_HAS_AVX2_VARIANT
+#define ODM_CHOOSE(name) (odm_use_avx2() ? name##_avx2 : name##_plain)
+#else
+#define ODM_CHOOSE(name) name##_plain
+#endif
+#define ODM_CALL(name, ...) (ODM_CHOOSE(name)(__VA_ARGS__))
 
 #endif

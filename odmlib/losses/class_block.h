@@ -36,33 +36,15 @@ struct odm_class_row {
     int32_t other;     // q; -1: frozen
 };
 
-#define ODM_TARGET
-#define ODM_VECTOR_BYTES 16
-#define ODM_VARIANT plain
-#include "class_block_loops.h"
-#undef ODM_TARGET
-#undef ODM_VECTOR_BYTES
-#undef ODM_VARIANT
-
-#ifdef ODM_HAS_AVX2_VARIANT
-#define ODM_TARGET ODM_AVX2_TARGET
-#define ODM_VECTOR_BYTES 32
-#define ODM_VARIANT avx2
-#include "class_block_loops.h"
-#undef ODM_TARGET
-#undef ODM_VECTOR_BYTES
-#undef ODM_VARIANT
-#endif
+#define ODM_LOOPS "class_block_loops.h"
+#include "each_variant.h"
 
 // `stripe` has `padded` places: the scores s_l of all classes going in, the zeta_l coming out (0 for y and the
 // padding, whose contents going in do not matter). The sum of zeta is returned.
 static inline double odm_class_block(const odm_class_row *row, double *stripe, int64_t n_classes, int64_t padded,
                                      double *beta) noexcept
 {
-#ifdef ODM_HAS_AVX2_VARIANT
-    if (odm_use_avx2()) return class_block_avx2(*row, stripe, n_classes, padded, beta);
-#endif
-    return class_block_plain(*row, stripe, n_classes, padded, beta);
+    return ODM_CALL(class_block, *row, stripe, n_classes, padded, beta);
 }
 
 #endif

@@ -34,58 +34,36 @@ static const int64_t ODM_FACTOR_ROWS = 32;  // rows per unit of threaded work
 // Not a multiple of a large power of two: such rows would fall on the same lines of the cache.
 static inline int64_t odm_factor_line(int64_t n) noexcept { return (n + 15) / 16 * 16 + 8; }
 
-#define ODM_TARGET
-#define ODM_VECTOR_BYTES 16
-#define ODM_VARIANT plain
-#include "dense_loops.h"
-#undef ODM_TARGET
-#undef ODM_VECTOR_BYTES
-#undef ODM_VARIANT
-
-#ifdef ODM_HAS_AVX2_VARIANT
-#define ODM_TARGET ODM_AVX2_TARGET
-#define ODM_VECTOR_BYTES 32
-#define ODM_VARIANT avx2
-#include "dense_loops.h"
-#undef ODM_TARGET
-#undef ODM_VECTOR_BYTES
-#undef ODM_VARIANT
-#endif
-
-#ifdef ODM_HAS_AVX2_VARIANT
-#define ODM_CHOOSE(call_plain, call_avx2) (odm_use_avx2() ? call_avx2 : call_plain)
-#else
-#define ODM_CHOOSE(call_plain, call_avx2) call_plain
-#endif
+#define ODM_LOOPS "dense_loops.h"
+#include "each_variant.h"
 
 // sums[j] += sum_r factors[r] rows[r][j], in the order of r; rows of float, or of double if `wide`.
 static inline void odm_add_rows(const void *const *rows, bool wide, const double *factors, int64_t n_rows,
                                 int64_t n_columns, double *sums, int n_threads) noexcept
 {
     odm_update_job job = {rows, factors, n_rows, n_columns, sums};
-    const odm_task task = wide ? ODM_CHOOSE(update_double_plain, update_double_avx2)
-                               : ODM_CHOOSE(update_float_plain, update_float_avx2);
+    const odm_task task = wide ? ODM_CHOOSE(update_double)
+                               : ODM_CHOOSE(update_float);
     odm_parallel_for((n_columns + ODM_UPDATE_COLUMNS - 1) / ODM_UPDATE_COLUMNS, n_threads, task, &job);
 }
 
 // y += factor x
 static inline void odm_add_multiple(int64_t n, double factor, const double *x, double *y) noexcept
 {
-    ODM_CHOOSE(add_multiple_plain(n, factor, x, y), add_multiple_avx2(n, factor, x, y));
+    ODM_CALL(add_multiple, n, factor, x, y);
 }
 
 // The lower triangle of a symmetric matrix (what is above may be overwritten) becomes its factor L (A = L L'). `work` has room for
 // odm_factor_line(n) * ODM_FACTOR_BLOCK numbers. 0, or the number of the first row (from 1) whose pivot is not positive.
 static inline int64_t odm_cholesky(double *matrix, int64_t n, int64_t stride, double *work, int n_threads) noexcept
 {
-    return ODM_CHOOSE(cholesky_plain(matrix, n, stride, work, n_threads),
-                      cholesky_avx2(matrix, n, stride, work, n_threads));
+    return ODM_CALL(cholesky, matrix, n, stride, work, n_threads);
 }
 
 // x = A^-1 x from the factor.
 static inline void odm_cholesky_solve(const double *factor, int64_t n, int64_t stride, double *x) noexcept
 {
-    ODM_CHOOSE(solve_plain(factor, n, stride, x), solve_avx2(factor, n, stride, x));
+    ODM_CALL(solve, factor, n, stride, x);
 }
 
 #endif

@@ -27,6 +27,7 @@ from odmlib.solvers._dense import solve_positive
 from odmlib.solvers._hulls import Hulls
 from odmlib.solvers.control import CONVERGED, STALLED, TIME_LIMIT, Control
 from odmlib.solvers.hulls import HullPoint, best_length, measure, report
+from odmlib.solvers.line_search import line_search
 from odmlib.solvers.newton import prefers_explicit_hessian
 from odmlib.solvers.pairs import uniform
 
@@ -36,8 +37,6 @@ MAX_STEPS = 500
 MAX_CG_STEPS = 2000
 CG_ACCURACY = 1e-2  # residual of a Newton step relative to the gradient
 STALL_STEPS = 5  # without progress
-MAX_LENGTHS = 30  # tried along a step
-LENGTH_ACCURACY = 0.1  # slope at the end of a step against the slope at its beginning
 
 
 def solve_hull_newton(
@@ -136,25 +135,11 @@ def _step_length(
     costs: Floats,
     threads: int,
 ) -> float:
-    """t near the minimum of P along the step, by Newton steps kept in a bracket; 0 where P does not fall."""
-
-    def slope(t: float) -> tuple[float, float]:
-        first, second = along_line(loss, margins, directions, t, costs, threads)
-        return first + across + t * square, second + square
-
-    at_zero = slope(0.0)[0]
+    """t near the minimum of P along the step; 0 where P does not fall."""
+    at_zero = across + along_line(loss, margins, directions, 0.0, costs, threads)[0]
     if not at_zero < 0:
         return 0.0
-    low, high, t = 0.0, math.inf, 1.0
-    for _ in range(MAX_LENGTHS):
-        first, second = slope(t)
-        if abs(first) <= LENGTH_ACCURACY * -at_zero:
-            return t
-        low, high = (t, high) if first < 0 else (low, t)
-        t -= first / second
-        if not low < t < high:
-            t = 0.5 * (low + high) if math.isfinite(high) else 2 * low + 1
-    return low
+    return line_search(at_zero, across, square, margins, directions, loss, costs, threads)
 
 
 def _normalised(duals: Floats, y: Floats, weights: Floats) -> Floats:

@@ -37,23 +37,8 @@ static inline int64_t odm_step_scratch(int64_t n) noexcept
     return 2 * ODM_STEP_WIDTH * (odm_step_line(n) + ODM_STEP_WIDTH);
 }
 
-#define ODM_TARGET
-#define ODM_VECTOR_BYTES 16
-#define ODM_VARIANT plain
-#include "inverse_loops.h"
-#undef ODM_TARGET
-#undef ODM_VECTOR_BYTES
-#undef ODM_VARIANT
-
-#ifdef ODM_HAS_AVX2_VARIANT
-#define ODM_TARGET ODM_AVX2_TARGET
-#define ODM_VECTOR_BYTES 32
-#define ODM_VARIANT avx2
-#include "inverse_loops.h"
-#undef ODM_TARGET
-#undef ODM_VECTOR_BYTES
-#undef ODM_VARIANT
-#endif
+#define ODM_LOOPS "inverse_loops.h"
+#include "each_variant.h"
 
 // A small symmetric matrix (its lower triangle is read) becomes the inverse of its Cholesky factor; false if it
 // is not positive definite to the machine.

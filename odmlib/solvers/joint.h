@@ -128,35 +128,14 @@ static inline odm_class_row odm_class_row_of(const odm_joint &s, int64_t i, doub
             s.frozen ? s.references[i] : 0.0, s.labels[i], s.frozen ? -1 : s.others[i]};
 }
 
-#define ODM_TARGET
-#define ODM_VECTOR_BYTES 16
-#define ODM_VARIANT plain
-#include "joint_loops.h"
-#undef ODM_TARGET
-#undef ODM_VECTOR_BYTES
-#undef ODM_VARIANT
-
-#ifdef ODM_HAS_AVX2_VARIANT
-#define ODM_TARGET ODM_AVX2_TARGET
-#define ODM_VECTOR_BYTES 32
-#define ODM_VARIANT avx2
-#include "joint_loops.h"
-#undef ODM_TARGET
-#undef ODM_VECTOR_BYTES
-#undef ODM_VARIANT
-#endif
-
-#ifdef ODM_HAS_AVX2_VARIANT
-#define ODM_CHOOSE_JOINT(name, ...) (odm_use_avx2() ? name##_avx2(__VA_ARGS__) : name##_plain(__VA_ARGS__))
-#else
-#define ODM_CHOOSE_JOINT(name, ...) name##_plain(__VA_ARGS__)
-#endif
+#define ODM_LOOPS "joint_loops.h"
+#include "each_variant.h"
 
 // Solve row i's sub-problem; its violation before that (in units of the margin), -1 when there is no memory.
 // upper = 0: beta stays 0.
 static inline double odm_joint_visit(odm_joint *s, int64_t i, int upper) noexcept
 {
-    return ODM_CHOOSE_JOINT(joint_visit, *s, i, upper != 0);
+    return ODM_CALL(joint_visit, *s, i, upper != 0);
 }
 
 // The same for a row whose scores f are known and whose curvature is given, without moving any weights: see
@@ -164,19 +143,19 @@ static inline double odm_joint_visit(odm_joint *s, int64_t i, int upper) noexcep
 static inline double odm_joint_solve(odm_joint *s, int64_t i, double *f, double curvature, int upper,
                                      int64_t *n_changed) noexcept
 {
-    return ODM_CHOOSE_JOINT(joint_solve, *s, i, f, curvature, upper != 0, n_changed);
+    return ODM_CALL(joint_solve, *s, i, f, curvature, upper != 0, n_changed);
 }
 
 // out = scores of row i under `weights`
 static inline void odm_joint_scores(const odm_joint *s, int64_t i, const double *weights, double *out) noexcept
 {
-    ODM_CHOOSE_JOINT(joint_scores, *s, i, weights, out);
+    ODM_CALL(joint_scores, *s, i, weights, out);
 }
 
 // weights += x_i v'
 static inline void odm_joint_add(const odm_joint *s, int64_t i, const double *v, double *weights) noexcept
 {
-    ODM_CHOOSE_JOINT(joint_add, *s, i, v, weights);
+    ODM_CALL(joint_add, *s, i, v, weights);
 }
 
 // Losses and gap of row i from its scores (some are overwritten), added to `sums`; the best wrong class, its score
@@ -184,7 +163,7 @@ static inline void odm_joint_add(const odm_joint *s, int64_t i, const double *v,
 static inline double odm_joint_measure(const odm_joint *s, int64_t i, double *scores, odm_joint_sums *sums, int32_t *best,
                                      double *best_score, double *margin) noexcept
 {
-    return ODM_CHOOSE_JOINT(joint_measure, *s, i, scores, sums, best, best_score, margin);
+    return ODM_CALL(joint_measure, *s, i, scores, sums, best, best_score, margin);
 }
 
 #endif

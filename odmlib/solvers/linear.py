@@ -25,7 +25,6 @@ from odmlib.solvers.svrg import solve_svrg
 
 Floats = NDArray[np.float64]
 
-LINEAR_SOLVERS = ("auto", "newton", "dcd", "blocks", "svrg")
 PATIENCE = 200  # sweeps of coordinate descent, done or still to come, before auto hands over
 CG_PATIENCE = 150  # conjugate gradient steps of one Newton step before auto hands over
 MAX_BLOCK_ROWS = 200_000
