@@ -8,6 +8,7 @@ one with a solver of its own overrides `solve_kernel` (and `solve_linear`, or sa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -95,11 +96,15 @@ class Machine:
 
         return duals_from_margins(margins, self.costs(task.weights), self.loss(), threads)
 
-    def solve_linear(self, rows: Rows, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
-        """`rows` are the task's; `start` are weights to begin from. The result has weights and margins."""
+    def linear_engine(self) -> Callable[..., SolverResult]:
+        """What trains linear machines of this loss; called as solvers.linear.solve_linear is."""
         from odmlib.solvers.linear import solve_linear
 
-        return solve_linear(
+        return solve_linear
+
+    def solve_linear(self, rows: Rows, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
+        """`rows` are the task's; `start` are weights to begin from. The result has weights and margins."""
+        return self.linear_engine()(
             rows,
             task.signs,
             self.costs(task.weights),

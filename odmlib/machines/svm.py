@@ -8,14 +8,14 @@ with margins z_i = y_i f(x_i) and row weights s_i: LIBLINEAR's -s 3, and LIBSVM'
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odmlib.losses.loss import HingeLoss
-from odmlib.machines.machine import Effort, Floats, Machine, Task
+from odmlib.machines.machine import Floats, Machine
 from odmlib.solvers.control import SolverResult
 
 if TYPE_CHECKING:
-    from odmlib._core.rows import Rows
     from odmlib.losses.loss import MeanVarianceLoss
 
 
@@ -28,18 +28,7 @@ class Svm(Machine):
     def costs(self, weights: Floats) -> Floats:
         return self.C * weights
 
-    def solve_linear(self, rows: Rows, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
+    def linear_engine(self) -> Callable[..., SolverResult]:
         from odmlib.solvers.hinged import solve_hinged
 
-        return solve_hinged(
-            rows,
-            task.signs,
-            self.costs(task.weights),
-            self.loss(),
-            effort.control,
-            solver=self.options.solver,
-            shrinking=self.options.shrinking,
-            threads=effort.threads,
-            seed=self.options.seed,
-            start=start,
-        )
+        return solve_hinged

@@ -125,8 +125,27 @@ class LinearFunction:
         return LinearFunction(self.columns[rows], weights, self.bias, bias_weight, offset)
 
 
+class _Expansion:
+    """What functions over support vectors have in common."""
+
+    terms: Dataset
+
+    @property
+    def n_outputs(self) -> int:
+        return self.terms.n_features
+
+    @property
+    def n_vectors(self) -> int:
+        return self.terms.n_rows
+
+    @property
+    def coefficients(self) -> Floats:
+        """(vectors x outputs)"""
+        return self.terms.to_dense()
+
+
 @dataclass(frozen=True, init=False)
-class KernelFunction:
+class KernelFunction(_Expansion):
     """f(x) = sum over support vectors of coefficient k(x, vector) - offset.
 
     `terms` may be given as an array: (vectors,) for one output, (vectors x outputs) for any number.
@@ -147,19 +166,6 @@ class KernelFunction:
         _set(self, formula=formula, vectors=vectors, terms=as_terms(terms, vectors.n_rows))
         _set(self, offsets=_offsets(offsets, self.n_outputs))
 
-    @property
-    def n_outputs(self) -> int:
-        return self.terms.n_features
-
-    @property
-    def n_vectors(self) -> int:
-        return self.terms.n_rows
-
-    @property
-    def coefficients(self) -> Floats:
-        """(vectors x outputs)"""
-        return self.terms.to_dense()
-
     def scores(self, rows: Dataset, threads: int) -> Floats:
         from odmlib.kernels.expansion import kernel_scores
 
@@ -172,7 +178,7 @@ class KernelFunction:
 
 
 @dataclass(frozen=True, init=False)
-class PrecomputedFunction:
+class PrecomputedFunction(_Expansion):
     """f = sum over support vectors of coefficient (K[x, serial] + bias^2) - offset; serials count from 1.
 
     `terms` may be given as an array, as in KernelFunction.
@@ -192,19 +198,6 @@ class PrecomputedFunction:
     ):
         _set(self, serials=serials, terms=as_terms(terms, len(serials)), bias=bias)
         _set(self, offsets=_offsets(offsets, self.n_outputs))
-
-    @property
-    def n_outputs(self) -> int:
-        return self.terms.n_features
-
-    @property
-    def n_vectors(self) -> int:
-        return self.terms.n_rows
-
-    @property
-    def coefficients(self) -> Floats:
-        """(vectors x outputs)"""
-        return self.terms.to_dense()
 
     def scores(self, rows: Dataset, threads: int) -> Floats:
         from odmlib.data.dataset import summed_rows
