@@ -53,7 +53,7 @@ def load(name):
     if (low < 0).any():  # shuttle: shift before scaling
         X, X_test = (type(X)(part.toarray() - low) for part in (X, X_test))
     most = np.maximum(X.max(axis=0).toarray().ravel(), 1e-300)
-    return X / most, y, X_test / most, y_test
+    return X.multiply(1 / most).tocsr(), y, X_test.multiply(1 / most).tocsr(), y_test
 
 
 def some_rows(X, y, n, seed):

@@ -19,7 +19,7 @@ there: that multiplies w by the same number and costs no kernel value. At the op
 differs from what it should be by 2 v sum c (mean z - g), which vanishes as g is found.
 
 Moving. r(g) = mean z(g) - g falls with slope in [-1, 0): secant steps, each taken as soon as the fixed
-problem is solved well enough that g is what keeps the joint gap open.
+problem is solved well enough that g is what keeps the joint gap open, kept in the bracket known so far.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from odmlib.losses.loss import MeanVarianceLoss
 Floats = NDArray[np.float64]
 
 MOVE_BELOW = 0.3  # g moves when the gap for fixed g is less than this part of the joint one
+KNOWN = 2.0  # ... and less than this many times v sum c (mean - g)^2; errors are far below their bounds
+SURE = 0.1  # as many while there is no joint gap yet
 TRUST = 0.03  # part of the bounds on its errors that a change of r must exceed to tell the slope
 EXACT_BELOW = 1e-4  # ... and is known well enough, in any case when it is less than this part
 FLATTEST = 1e-3  # secant slopes are taken from [-1, -FLATTEST]
@@ -49,6 +51,8 @@ class MovingCentre:
         self.total = float(costs.sum())
         self.last: tuple[float, float, float] | None = None  # of the last move: g, r(g) and its accuracy
         self.slope = -1.0  # of r
+        self.low, self.high = -math.inf, math.inf  # between which r is known to have its zero
+        self.widths: list[float] = []  # of that bracket, at each move
         self.moves = 0
         self.mean, self.gap = 0.0, math.inf
 
@@ -109,10 +113,21 @@ class MovingCentre:
         off = self.mean - centre
         if not fixed_gap <= MOVE_BELOW * self.gap or off == 0 or not math.isfinite(off):
             return False
-        # the mean is known to sqrt(gap / (v sum c)): better than its distance from g, or as well as may be
-        if fixed_gap > max(0.1 * self.loss.variance * self.total * off * off, EXACT_BELOW * self.gap):
+        # the mean is known to sqrt(gap / (v sum c)) at worst, as a rule far better
+        scale = self.loss.variance * self.total
+        known = KNOWN * scale * off * off
+        if math.isinf(self.gap):  # the beginning: only what is sure
+            known *= SURE / KNOWN
+        elif fixed_gap <= EXACT_BELOW * self.gap:
+            known = fixed_gap
+        if fixed_gap > known:
             return False
-        error = math.sqrt(max(fixed_gap, 0.0) / (self.loss.variance * self.total))
+        error = math.sqrt(max(fixed_gap, 0.0) / scale)
+        if error < abs(off):  # the sign of r is certain, and with it the side on which its zero lies
+            if off > 0:
+                self.low = max(self.low, centre)
+            else:
+                self.high = min(self.high, centre)
         furthest = math.inf
         if self.last is not None and centre != self.last[0]:
             change = off - self.last[1]
@@ -124,6 +139,15 @@ class MovingCentre:
                 furthest = max(abs(off), MAX_EXTRAPOLATION * abs(centre - self.last[0]))
         slope = min(self.slope, -abs(off) / furthest)
         self.last = centre, off, error
-        self.loss.centre = centre - off / slope
+        self.loss.centre = self._within_bracket(centre - off / slope)
         self.moves += 1
         return True
+
+    def _within_bracket(self, wanted: float) -> float:
+        """The secant's wish, or the middle where it leaves the bracket or two moves have not halved it."""
+        width = self.high - self.low
+        self.widths.append(width)
+        slow = len(self.widths) > 2 and math.isfinite(self.widths[-3]) and width > 0.5 * self.widths[-3]
+        if math.isfinite(width) and width > 0 and (slow or not self.low < wanted < self.high):
+            return 0.5 * (self.low + self.high)
+        return wanted

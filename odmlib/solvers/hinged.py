@@ -80,8 +80,8 @@ def moving_centre(loss: HingeLoss | MeanVarianceLoss, costs: Floats) -> MovingCe
 
 
 def first_duals(loss: HingeLoss | MeanVarianceLoss, costs: Floats) -> Floats | None:
-    """Duals that every weight of the mean asks for; None for 0."""
-    return loss.mean * costs if loss.mean > 0 else None
+    """Duals inside the conjugate's domain; None for 0, which is there unless the mean alone pulls."""
+    return loss.mean * costs if loss.mean > 0 and loss.variance == 0 else None
 
 
 def _start_duals(

@@ -326,6 +326,7 @@ def solve_working_set(
         phase = run.phase
         primal, gap = phase.measure()
         whole = phase.rows is None
+        dual = primal - gap
         if centre is not None:
             fixed_gap = gap
             primal, gap = centre.measure(phase.state.duals, run.y * phase.state.scores, phase.half_square())
@@ -337,7 +338,7 @@ def solve_working_set(
             phase = run.phase
             break
         status = control.step(iteration, primal, gap if whole else math.inf, own_limit) or status
-        if status is None and watch.stalled(primal - gap, gap, iteration):
+        if status is None and watch.stalled(dual, gap, iteration):
             status = STALLED
         if whole and status is not None:
             break
@@ -348,6 +349,7 @@ def solve_working_set(
             continue
         if centre is not None and centre.move(fixed_gap):
             phase.measure()  # what each row can gain is another matter now
+            watch.best_dual = -math.inf  # so is the dual value
         phase.note(gap)
         left_out = phase.rows_to_leave_out(target) if shrinking else None
         if left_out is not None:

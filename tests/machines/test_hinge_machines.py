@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -173,3 +174,12 @@ def test_odml_on_a9a_within_a_gigabyte(kernel, tmp_path):
     assert run.returncode == 0, run.stderr
     assert int(run.stdout.split()[-1]) < MEMORY_LIMIT
     assert odmlib.load_model(tmp_path / "model").machine == "odml"
+
+
+def test_odml_kernel_converges_where_the_centre_is_hard_to_find():
+    """A start with all of the mean's weight and centres found too exactly once stalled here."""
+    X, y = odmlib.read_data(Path(__file__).parents[2] / "data" / "digits.txt")
+    signs = np.where(y % 2, 1, -1)
+    weight = 1024.0 * len(y)
+    report = odmlib.train(X / 16, signs, machine="odml", C=1024, lambda1=weight, lambda2=0.01 * weight).report
+    assert report["status"] == "converged"
