@@ -20,6 +20,8 @@ version = release = odmlib.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+napoleon_google_docstring = False  # `name: meaning` is not a type
+smartquotes = False  # they turn --lambda into a dash
 default_role = "code"  # `name` in a docstring
 exclude_patterns = ["_build"]
 
@@ -38,9 +40,8 @@ html_show_sphinx = False
 html_show_copyright = False
 
 autodoc_member_order = "bysource"
-autodoc_typehints_format = "short"
+autodoc_typehints = "none"  # the pages say it in words
 autodoc_preserve_defaults = True
-python_use_unqualified_type_names = True
 maximum_signature_line_length = 80
 
 
@@ -61,9 +62,8 @@ def write_inline_formula(translator, node):
 
 
 def plain_docstring(app, what, name, thing, options, lines):
-    """Let our docstrings look as they stand: prose flows, what is laid out by blanks stays so.
-
-    Those in numpy's style (sections underlined with hyphens) are left to napoleon."""
+    """Make our docstrings look as they read: prose flows, names with what they mean become a list, and whatever
+    else is laid out by blanks stays so. Those in numpy's style (underlined sections) are left to napoleon."""
     if any(re.fullmatch(r"-{3,}", line.strip()) for line in lines):
         return
     written = []
@@ -71,28 +71,46 @@ def plain_docstring(app, what, name, thing, options, lines):
         block = [line for line in paragraph.split("\n") if line.strip()]
         if not block:
             continue
-        laid_out = any(line.startswith("   ") for line in block) or any(
-            re.search(r"\S {2,}\S", line) for line in block
-        )
         if block[0].lstrip().startswith(">>>"):
             written += block
-        elif laid_out:
-            written += ["::", "", *("    " + line for line in block)]
+        elif not any(re.search(r"^  |\S {2,}\S", line) for line in block):
+            written += as_prose("\n".join(block)).split("\n")
         else:
-            written += [as_prose(line) for line in block]
+            written += as_list(block) or [".. code-block:: text", "", *("    " + line for line in block)]
         written.append("")
     lines[:] = written
 
 
-def as_prose(line):
+def as_prose(text):
     """Backticks mark code; nothing else is markup."""
-    parts = line.split("`")
-    if len(parts) % 2 == 0:  # a code that goes on in the next line: not worth the trouble
-        return re.sub(r"([`*|_\\])", r"\\\1", line)
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return re.sub(r"([`*|_\\])", r"\\\1", text)
     return "".join(
-        f"``{part}``" if inside else re.sub(r"([*|_\\])", r"\\\1", part)
-        for inside, part in zip([False, True] * len(parts), parts, strict=False)
+        f"``{part}``" if place % 2 else re.sub(r"([*|_\\])", r"\\\1", part)
+        for place, part in enumerate(parts)
     )
+
+
+def as_list(block):
+    """Lines `name: meaning` or `name   meaning`, behind a sentence or none, as a list; None if they are not."""
+    sentence, items = [], []
+    for line in block:
+        found = re.fullmatch(r"( *)([A-Za-z_]\w*)(?:: | {2,})(\S.*)", line)
+        depth = len(line) - len(line.lstrip())
+        if found and (not items or depth == items[0][0]):
+            items.append([depth, found[2], found[3]])
+        elif items and depth > items[0][0]:
+            items[-1][2] += " " + line.strip()
+        elif not items and not depth:
+            sentence.append(line)
+        else:
+            return None
+    return items and [
+        *as_prose("\n".join(sentence)).split("\n"),
+        "",
+        *(f"- ``{name}``: {as_prose(meaning)}" for _, name, meaning in items),
+    ]
 
 
 # ---------------------------------------- the table of contents: each part brings its own page
