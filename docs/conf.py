@@ -62,7 +62,7 @@ def write_inline_formula(translator, node):
 
 
 def plain_docstring(app, what, name, thing, options, lines):
-    """Make our docstrings look as they read: prose flows, names with what they mean become a list, and whatever
+    """Make our docstrings look as they read: prose flows, names with what they mean become a list, and what
     else is laid out by blanks stays so. Those in numpy's style (underlined sections) are left to napoleon."""
     if any(re.fullmatch(r"-{3,}", line.strip()) for line in lines):
         return
@@ -93,7 +93,7 @@ def as_prose(text):
 
 
 def as_list(block):
-    """Lines `name: meaning` or `name   meaning`, behind a sentence or none, as a list; None if they are not."""
+    """Lines `name: meaning` or `name   meaning`, behind a sentence or none, as a list; None for others."""
     sentence, items = [], []
     for line in block:
         found = re.fullmatch(r"( *)([A-Za-z_]\w*)(?:: | {2,})(\S.*)", line)
