@@ -130,7 +130,18 @@ def settle_contents(app, docname, source):
     source[0] = "\n".join(lines).replace("OTHER PAGES", "\n".join(others))
 
 
+def name_outside_pages(app, docname, source):
+    """Of links to Markdown outside this folder, which are good in the repository, only the text stays."""
+
+    def settled(found):
+        target = (HERE / docname).parent / found[2]
+        return found[0] if target.resolve().is_relative_to(HERE) else found[1]
+
+    source[0] = re.sub(r"\[([^\]]+)\]\((?!\w+:)([^)#\s]+\.md)(?:#[^)]*)?\)", settled, source[0])
+
+
 def setup(app):
+    app.connect("source-read", name_outside_pages)
     app.connect("source-read", settle_contents)
     app.add_html_math_renderer("mathml", (write_inline_formula, None), (write_formula, None))
     app.connect("autodoc-process-docstring", plain_docstring, priority=400)  # before napoleon
