@@ -63,8 +63,9 @@ def write_inline_formula(translator, node):
 
 def plain_docstring(app, what, name, thing, options, lines):
     """Make our docstrings look as they read: prose flows, names with what they mean become a list, and what
-    else is laid out by blanks stays so. Those in numpy's style (underlined sections) are left to napoleon."""
+    else is laid out by blanks stays so. Sections in numpy's style (underlined) are left to napoleon."""
     if any(re.fullmatch(r"-{3,}", line.strip()) for line in lines):
+        lines[:] = [line if ">>>" in line else as_entry(line) for line in lines]
         return
     written = []
     for paragraph in "\n".join(lines).strip("\n").split("\n\n"):
@@ -73,7 +74,7 @@ def plain_docstring(app, what, name, thing, options, lines):
             continue
         if block[0].lstrip().startswith(">>>"):
             written += block
-        elif not any(re.search(r"^  |\S {2,}\S", line) for line in block):
+        elif not any(re.search(r"^  |^\w+ : |\S {2,}\S", line) for line in block):
             written += as_prose("\n".join(block)).split("\n")
         else:
             written += as_list(block) or [".. code-block:: text", "", *("    " + line for line in block)]
@@ -92,11 +93,17 @@ def as_prose(text):
     )
 
 
+def as_entry(line):
+    """A line of a section in numpy's style: napoleon itself takes care of the name before ` : `."""
+    name, colon, meaning = line.partition(" : ")
+    return name + colon + as_prose(meaning) if re.fullmatch(r" *[\w, *]+", name) and colon else as_prose(line)
+
+
 def as_list(block):
-    """Lines `name: meaning` or `name   meaning`, behind a sentence or none, as a list; None for others."""
+    """Lines `name: meaning`, `name : meaning` or `name   meaning`, behind a sentence or none, as a list; None for others."""
     sentence, items = [], []
     for line in block:
-        found = re.fullmatch(r"( *)([A-Za-z_]\w*)(?:: | {2,})(\S.*)", line)
+        found = re.fullmatch(r"( *)([A-Za-z_]\w*)(?: ?: | {2,})(\S.*)", line)
         depth = len(line) - len(line.lstrip())
         if found and (not items or depth == items[0][0]):
             items.append([depth, found[2], found[3]])
