@@ -100,7 +100,7 @@ def as_entry(line):
 
 
 def as_list(block):
-    """Lines `name: meaning`, `name : meaning` or `name   meaning`, behind a sentence or none, as a list; None for others."""
+    """Lines `name: meaning` or `name   meaning`, behind a sentence or none, as a list; None for others."""
     sentence, items = [], []
     for line in block:
         found = re.fullmatch(r"( *)([A-Za-z_]\w*)(?: ?: | {2,})(\S.*)", line)
