@@ -5,7 +5,7 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check -q
 SOURCES = setup.py pyproject.toml README.md $(shell find odmlib bin -name '*.py' -o -name '*.pyx' -o -name '*.pxd' \
 	-o -name '*.pyi' -o -name '*.h' -o -name 'odm-*')
 
-.PHONY: demo test test-slow test-debug lint bench dist clean
+.PHONY: demo test test-slow test-debug lint docs bench dist clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python docs/demo.py
@@ -25,6 +25,10 @@ lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+# the manual, in docs/_build/html; warnings are errors
+docs: $(VENV)/installed-docs
+	$(VENV)/bin/python -m sphinx -E -W --keep-going -q -d docs/_build/trees docs docs/_build/html
+
 # BENCH="--only reading --quick" or BENCH=--write; train and svm-train come from Debian's liblinear-tools, libsvm-tools
 bench: $(VENV)/installed-bench
 	$(VENV)/bin/python -m benchmarks $(BENCH)
@@ -38,7 +42,7 @@ dist: $(VENV)/installed-dev
 	.venv-dist/bin/pytest
 
 clean:
-	rm -rf build dist *.egg-info .venv .venv-debug .venv-dist demo
+	rm -rf build dist *.egg-info .venv .venv-debug .venv-dist demo docs/_build
 	find odmlib \( -name '*.so' -o -name '__pycache__' \) -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -51,6 +55,10 @@ $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
 
 $(VENV)/installed-test: $(VENV)/bin/python $(SOURCES)
 	$(PIP) install ".[test]"
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-docs: $(VENV)/bin/python $(SOURCES)
+	$(PIP) install ".[docs]"
 	@touch $@ $(VENV)/installed
 
 $(VENV)/installed-bench: $(VENV)/bin/python $(SOURCES)

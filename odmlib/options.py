@@ -1,6 +1,6 @@
 """The one table of training options: names, flags, defaults, ranges and help.
 
-`odmlib.train` takes its keywords from here and `odm-train` its flags; README's table says the same.
+`odmlib.train` takes its keywords from here and `odm-train` its flags; docs/parameters.md says the same.
 LIBSVM's numbers for machines and kernels are positions in MACHINES and KERNELS of names.py.
 """
 

@@ -1,16 +1,27 @@
-"""Examples in docstrings and in README.md run and print what they say."""
+"""Examples in docstrings, in README.md and in the manual run and print what they say; its tables are true."""
 
 import doctest
 import importlib
+import itertools
+import math
+import os
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import odmlib
+from odmlib.cli import predict, scale, train
+from odmlib.errors import ParameterError
+from odmlib.options import TrainOptions, option_fields
+
+from .doc_blocks import Block, blocks_of, built, commands_of, package_folder, pages, run_page, tool_folder
 
 ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(odmlib.__path__, "odmlib.")
@@ -32,22 +43,203 @@ def test_some_docstrings_have_examples():
     assert len(found) >= 5
 
 
-def test_readme_python(tmp_path, monkeypatch, capsys):
-    readme = ROOT / "README.md"
-    blocks = re.findall(r"```python\n(.*?)```", readme.read_text(), flags=re.DOTALL)
-    assert blocks
-    (tmp_path / "data").symlink_to(ROOT / "data")
+# ---------------------------------------------------------------------------------------- pages
+
+
+def test_every_page_is_seen():
+    names = {page.relative_to(ROOT).as_posix() for page in pages()}
+    assert {"README.md", "docs/index.md", "docs/machines/odm.md", "docs/engines.md"} <= names
+    assert not any("_build" in name for name in names)
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if blocks_of(page)], ids=lambda page: page.stem)
+def test_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict = {}
-    for block in blocks:
-        exec(compile(block, str(readme), "exec"), names)
-    assert names["again"].report["status"] == "converged"
+    # the tools of the tests also for Python blocks that start them
+    monkeypatch.setenv("PATH", f"{tool_folder()}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", package_folder())
+    names = run_page(page, tmp_path)
+    if page.name == "README.md":
+        assert names["again"].report["status"] == "converged"
 
 
-def test_readme_names_every_option():
-    from odmlib.options import option_fields
+def test_few_blocks_are_not_run():
+    blocks = [block for page in pages() for block in blocks_of(page)]
+    resting = [block.place for block in blocks if not block.runs]
+    assert len(blocks) >= 30
+    assert len(resting) <= len(blocks) / 10, resting
 
-    text = (ROOT / "README.md").read_text()
+
+def test_a_false_page_fails(tmp_path, monkeypatch):
+    """The runner itself: wrong output, a failing command and an exception are seen; marked blocks rest."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(text: str) -> None:
+        page = tmp_path / "page.md"
+        page.write_text(text)
+        (tmp_path / "data").unlink(missing_ok=True)
+        run_page(page, tmp_path)
+
+    run("```console\n$ echo one two\none ...\n$ echo hidden\n```\n")
+    run("```python\nx = 1\n```\n\n```python\nassert x == 1\n```\n")
+    run("```pycon\n>>> 1 + 1\n2\n```\n")
+    run("<!-- not run: it fails -->\n```sh\nfalse\n```\n")
+    run("```console\n$ odm-train; echo code $?\nodm-train: ...\ncode 2\n```\n")
+    for wrong in (
+        "```console\n$ echo one\ntwo\n```\n",
+        "```console\n$ false\n```\n",
+        "```sh\nfalse\ntrue\n```\n",
+        "```python\nassert False\n```\n",
+        "```pycon\n>>> 1 + 1\n3\n```\n",
+        "```console\nno prompt\n```\n",
+    ):
+        with pytest.raises(AssertionError):
+            run(wrong)
+
+
+def test_commands_go_on_after_a_backslash():
+    block = Block("page", 1, "console", "$ echo a \\\n    b\na b\n$ true\n", True)
+    assert list(commands_of(block)) == [("echo a \\\n    b\n", "a b\n"), ("true\n", "")]
+
+
+@pytest.mark.parametrize("page", [*pages(), ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
+def test_links_lead_to_files(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if not re.match(r"\w+://|#|mailto:", target):
+            assert (page.parent / target.partition("#")[0]).exists(), f"{page.name} links to {target}"
+
+
+def test_manual_builds_without_warnings(tmp_path):
+    for module in ("sphinx", "myst_parser", "furo"):
+        pytest.importorskip(module)
+    result = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-q", "-d", str(tmp_path / "trees"),
+         str(DOCS), str(tmp_path / "html")],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": package_folder()},
+        timeout=110,
+        check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    for page in DOCS.rglob("*.md"):
+        if not built(page) and page.parent.name != "api":  # some of those need parts that may be missing
+            made = (tmp_path / "html" / page.relative_to(DOCS)).with_suffix(".html")
+            assert made.exists(), f"{page} is in no table of contents"
+    first = (tmp_path / "html" / "machines" / "odm.html").read_text(encoding="utf-8")
+    assert "<math" in first
+    assert "merror" not in first
+
+
+# ---------------------------------------------------------------------------------------- tables
+
+
+def table_rows(page: Path, first: str) -> list[list[str]]:
+    """Cells of the tables whose head starts with the column `first`."""
+    rows, inside = [], False
+    for line in page.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if not cells:
+            inside = False
+        elif cells[0] == first:
+            inside = True
+        elif inside and set("".join(cells)) - set("-: "):
+            rows.append(cells)
+    return rows
+
+
+def codes(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+OPTION_ROWS = [row for row in table_rows(DOCS / "parameters.md", "flag") if len(row) == 5]
+
+
+def row_of(option) -> list[str]:
+    """The row of the parameter table that has the option's Python name, and its flag if it has one."""
+    found = [row for row in OPTION_ROWS if option.name in codes(row[1])]
+    assert len(found) == 1, f"docs/parameters.md has {len(found)} rows for {option.name}"
+    return found[0]
+
+
+@pytest.mark.parametrize("option", option_fields(), ids=lambda option: option.name)
+def test_parameter_table_names_every_option(option):
+    row = row_of(option)
+    assert len(row) == 5, row
+    place = codes(row[1]).index(option.name)
+    if option.metadata["flags"]:
+        flags = [flag.split()[0] for flag in codes(row[0])]
+        assert flags[place] == option.metadata["flags"][0], row
+
+
+@pytest.mark.parametrize(
+    "option",
+    [option for option in option_fields() if option.default is not None],
+    ids=lambda option: option.name,
+)
+def test_parameter_table_has_the_defaults(option):
+    row = row_of(option)
+    names, default = codes(row[1]), row[4]
+    stated = default.split(", ")[names.index(option.name)] if len(names) > 1 else default
+    value = int(option.default) if isinstance(option.default, bool) else option.default
+    assert stated.strip("`") == (value if isinstance(value, str) else f"{value:g}"), row
+
+
+RANGE = re.compile(
+    r"(?P<low>[\[(])(?P<from>[-\d.]+), (?P<to>[-\d.]+)(?P<high>[\])])|(?P<sign>>=|>) (?P<least>[-\d.]+)"
+)
+
+
+def accepts(name: str, value: float) -> bool:
+    whole = isinstance(value, float) and value.is_integer()
+    try:
+        TrainOptions(**{name: int(value) if whole else value})
+    except ParameterError:
+        return False
+    return True
+
+
+def test_parameter_table_has_the_ranges():
+    """Both ends of every range in the table, and a little beyond, are taken or refused as it says."""
+    checked = []
     for option in option_fields():
-        names = option.metadata["flags"][:1] or (option.name,)
-        assert f"`{names[0]}" in text, f"README does not mention {names[0]}"
+        row = row_of(option)
+        ranges = list(RANGE.finditer(row[3]))
+        names = codes(row[1])
+        if not ranges or option.name in ("class_weight", "sample_weight"):
+            continue
+        found = ranges[min(names.index(option.name), len(ranges) - 1)]
+        if len(names) > 1 and len(ranges) == 1 and ", any" in row[3] and names.index(option.name) > 0:
+            found = None
+        if found is None:
+            assert all(accepts(option.name, value) for value in (-1e3, 0.0, 1e3))
+        elif found["sign"]:
+            low = float(found["least"])
+            assert accepts(option.name, low) == (found["sign"] == ">="), row
+            assert not accepts(option.name, low - 1), row
+            assert accepts(option.name, low + 1), row
+        else:
+            low, high = float(found["from"]), float(found["to"])
+            assert accepts(option.name, low) == (found["low"] == "["), row
+            assert accepts(option.name, high) == (found["high"] == "]"), row
+            assert not accepts(option.name, math.nextafter(low, -1) if low else -1e-9), row
+            assert not accepts(option.name, math.nextafter(high, 2)), row
+            assert accepts(option.name, (low + high) / 2), row
+        checked.append(option.name)
+    assert len(checked) >= 12, checked
+
+
+def test_parameter_table_has_no_flags_of_its_own():
+    known = set(train.make_parser()._words)
+    for flag in itertools.chain.from_iterable(codes(row[0]) for row in OPTION_ROWS):
+        assert re.sub(r"LABEL$", "", flag.split()[0]) in known, f"odm-train has no {flag}"
+
+
+@pytest.mark.parametrize("tool", [train, predict, scale], ids=lambda tool: tool.PROGRAM)
+def test_page_of_a_tool_has_every_flag(tool):
+    rows = table_rows(DOCS / "commands" / f"{tool.PROGRAM}.md", "flag")
+    named = [
+        re.sub(r"LABEL$", "", code.split()[0]) for row in rows for cell in row[:2] for code in codes(cell)
+    ]
+    assert set(named) == set(tool.make_parser()._words)
+    assert len(named) == len(set(named))

@@ -35,17 +35,17 @@ class Model:
     relative duality gap, margins; `odm-train --json` writes the same.
     """
 
-    machine: str
-    formula: KernelFormula
-    labels: NDArray
-    n_features: int
-    function: Function
-    parameters: dict[str, Any]
-    report: dict[str, Any]
-    zero_based: bool = False  # how the training file counted its features
-    scheme: str = "binary"
-    extras: dict[str, Any] = field(default_factory=dict)  # optional parts of the model file: model/extras.py
-    training_margins: Floats | None = None  # of every training row; not part of the model file
+    machine: str  #: its name
+    formula: KernelFormula  #: the kernel with its numbers
+    labels: NDArray  #: in order of first appearance, +1 before -1
+    n_features: int  #: width of the training rows
+    function: Function  #: weights or support vectors
+    parameters: dict[str, Any]  #: every parameter of machine and kernel, as used
+    report: dict[str, Any]  #: how training went
+    zero_based: bool = False  #: how the training file counted its features
+    scheme: str = "binary"  #: or ovo, ovr, joint
+    extras: dict[str, Any] = field(default_factory=dict)  #: optional parts of the file: model/extras.py
+    training_margins: Floats | None = None  #: of every training row; not part of the model file
 
     @property
     def n_classes(self) -> int:

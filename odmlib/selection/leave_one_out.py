@@ -36,12 +36,12 @@ Floats = NDArray[np.float64]
 class LeaveOneOut:
     """What `leave_one_out` finds."""
 
-    model: Model  # trained on all rows
-    scores: Floats  # decision values of every row, shaped as those of the model
-    predicted: NDArray  # label of every row
-    errors: int
-    accuracy: float  # of all rows, 0 to 1
-    bound: float  # the ODM paper's upper bound on the errors; several outputs: the sum of theirs
+    model: Model  #: trained on all rows
+    scores: Floats  #: decision values of every row, shaped as those of the model
+    predicted: NDArray  #: label of every row
+    errors: int  #: rows whose label is another one
+    accuracy: float  #: of all rows, 0 to 1
+    bound: float  #: the ODM paper's upper bound on the errors; several outputs: the sum of theirs
 
     def report(self) -> dict[str, Any]:
         """The entry `leave_one_out` of the JSON report."""

@@ -27,11 +27,11 @@ class Progress:
     """What a callback is told; `gap` is relative: (primal - dual) / max(1, |primal|)."""
 
     iteration: int
-    primal: float
-    gap: float
-    seconds: float
-    task: int = 1  # with more than two classes: which of the tasks, counted from 1
-    tasks: int = 1
+    primal: float  #: objective
+    gap: float  #: relative duality gap; infinity where it is not known yet
+    seconds: float  #: since training began
+    task: int = 1  #: with more than two classes: which of the tasks, counted from 1
+    tasks: int = 1  #: how many there are
 
 
 @dataclass

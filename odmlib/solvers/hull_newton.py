@@ -115,15 +115,16 @@ def _first_weights(
     rows: Rows, hulls: Hulls, y: Floats, lam: float, start: Floats | None, threads: int
 ) -> tuple[Floats, float]:
     """The SVM's weights that belong to v in the direction of `start`; without one, 0."""
-    if start is None:
+    norm = 0.0 if start is None else math.sqrt(float(start @ start))
+    if start is None or norm == 0:
         return np.zeros(rows.n_columns), 0.0
-    scores = rows.product(start, threads)
-    square = float(start @ start)
-    length = best_length(hulls, y * scores, lam) if square > 0 else 0.0
+    direction = start / norm
+    scores = rows.product(direction, threads)
+    length = best_length(hulls, y * scores, lam)
     gamma = hulls.spread(length * scores, lam)
     point = measure(hulls, gamma, length * scores, lam)
     scale = 2 * (1 - lam) / max(point.objective, 1e-300)
-    return scale * length * start, -scale * point.kkt()
+    return scale * length * direction, -scale * point.kkt()
 
 
 def _step_length(

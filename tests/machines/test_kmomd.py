@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from odmlib.errors import ParameterError
 from odmlib.machines.kmomd import path, with_threshold
 from tests.reference_hulls import objective, solve_by_pairs
 
+DATA = Path(__file__).resolve().parent.parent.parent / "data"
 T2 = np.array([[2.0, 0.0], [1, 2], [3, 1], [0, 0], [-1, 1], [0, -2]])
 T2_LABELS = [1, 1, 1, -1, -1, -1]
 XOR = np.array([[0.0, 0.0], [1, 1], [0, 1], [1, 0]])
@@ -265,6 +267,16 @@ def test_path_equals_single_runs(kernel):
         assert model.report["gap"] <= 1e-8
         assert model.report["primal"] == pytest.approx(one.report["primal"], rel=1e-7)
         assert model.decision_function(X) == pytest.approx(one.decision_function(X), abs=1e-3)
+
+
+def test_path_on_features_that_nobody_scaled():
+    """What one lambda hands to the next is a v of any length; only its direction may count."""
+    X, y = odmlib.read_data(DATA / "wdbc.train.txt")
+    lambdas = [1, 0.5, 0.2, 0.1]
+    models = path(X, y, lambdas, kernel="linear")
+    assert [model.report["status"] for model in models] == ["converged"] * 4
+    alone = [train(X, y, kernel="linear", lambda_=lam, tol=1e-3) for lam in lambdas]
+    assert sum(m.report["iterations"] for m in models) < sum(m.report["iterations"] for m in alone)
 
 
 def test_path_of_three_classes_and_of_nothing():
