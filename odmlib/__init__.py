@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         RangeFormatError,
     )
     from odmlib.machines.training import train
+    from odmlib.model.foreign.files import load_foreign_model, save_foreign_model
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
     from odmlib.selection.leave_one_out import LeaveOneOut, leave_one_out
@@ -37,6 +38,8 @@ _HOMES = {
     "train": "odmlib.machines.training",
     "Model": "odmlib.model.model",
     "load_model": "odmlib.model.text_format",
+    "load_foreign_model": "odmlib.model.foreign.files",
+    "save_foreign_model": "odmlib.model.foreign.files",
     "leave_one_out": "odmlib.selection.leave_one_out",
     "LeaveOneOut": "odmlib.selection.leave_one_out",
     "OdmError": "odmlib.errors",
@@ -59,8 +62,10 @@ __all__ = [
     "RangeFormatError",
     "__version__",
     "leave_one_out",
+    "load_foreign_model",
     "load_model",
     "read_data",
+    "save_foreign_model",
     "train",
     "write_data",
 ]

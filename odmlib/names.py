@@ -4,6 +4,7 @@ MACHINES = ("svm", "odml", "odm", "mcodm", "kmomd", "ssodm", "sodm")
 READY_MACHINES = ("svm", "odml", "odm", "mcodm", "kmomd")  # those that this version can train and load
 LEAVE_ONE_OUT_MACHINES = ("odm",)  # whose loss is a band: selection/left_out.py
 STATUSES = ("converged", "max_iter", "time_limit", "stopped", "stalled")  # of training, from good to bad
+CONVERTED = "converted"  # instead of a status: another program trained the model, and did not tell how
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 QUANTILES = ("0.05", "0.25", "0.5", "0.75", "0.95")  # of the margins, in reports and model files
 RELAXATIONS = ("majorise", "frozen")  # of mcodm: solvers/joint.py
