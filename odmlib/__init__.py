@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from odmlib._version import __version__
 
 if TYPE_CHECKING:
+    from odmlib.data.checking import DataCheck, check_data
     from odmlib.data.dataset import Dataset
     from odmlib.data.reading import read_data
     from odmlib.data.writing import write_data
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Dataset": "odmlib.data.dataset",
     "read_data": "odmlib.data.reading",
+    "check_data": "odmlib.data.checking",
+    "DataCheck": "odmlib.data.checking",
     "write_data": "odmlib.data.writing",
     "train": "odmlib.machines.training",
     "Model": "odmlib.model.model",
@@ -52,6 +55,7 @@ _HOMES = {
 
 __all__ = [
     "ConvergenceWarning",
+    "DataCheck",
     "DataFormatError",
     "Dataset",
     "LeaveOneOut",
@@ -61,6 +65,7 @@ __all__ = [
     "ParameterError",
     "RangeFormatError",
     "__version__",
+    "check_data",
     "leave_one_out",
     "load_foreign_model",
     "load_model",
