@@ -7,5 +7,6 @@ STATUSES = ("converged", "max_iter", "time_limit", "stopped", "stalled")  # of t
 CONVERTED = "converted"  # instead of a status: another program trained the model, and did not tell how
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 QUANTILES = ("0.05", "0.25", "0.5", "0.75", "0.95")  # of the margins, in reports and model files
+SUBSET_METHODS = ("stratified", "random")  # of odm-subset
 RELAXATIONS = ("majorise", "frozen")  # of mcodm: solvers/joint.py
 SCHEMES = ("binary", "ovo", "ovr", "joint")  # what the outputs of a model mean: model/schemes.py
