@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from odmlib._version import __version__
 
 if TYPE_CHECKING:
+    from odmlib.data.checking import DataCheck, check_data
     from odmlib.data.dataset import Dataset
     from odmlib.data.reading import read_data
     from odmlib.data.writing import write_data
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         RangeFormatError,
     )
     from odmlib.machines.training import train
+    from odmlib.model.foreign.files import load_foreign_model, save_foreign_model
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
     from odmlib.selection.leave_one_out import LeaveOneOut, leave_one_out
@@ -33,10 +35,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "Dataset": "odmlib.data.dataset",
     "read_data": "odmlib.data.reading",
+    "check_data": "odmlib.data.checking",
+    "DataCheck": "odmlib.data.checking",
     "write_data": "odmlib.data.writing",
     "train": "odmlib.machines.training",
     "Model": "odmlib.model.model",
     "load_model": "odmlib.model.text_format",
+    "load_foreign_model": "odmlib.model.foreign.files",
+    "save_foreign_model": "odmlib.model.foreign.files",
     "leave_one_out": "odmlib.selection.leave_one_out",
     "LeaveOneOut": "odmlib.selection.leave_one_out",
     "OdmError": "odmlib.errors",
@@ -49,6 +55,7 @@ _HOMES = {
 
 __all__ = [
     "ConvergenceWarning",
+    "DataCheck",
     "DataFormatError",
     "Dataset",
     "LeaveOneOut",
@@ -58,9 +65,12 @@ __all__ = [
     "ParameterError",
     "RangeFormatError",
     "__version__",
+    "check_data",
     "leave_one_out",
+    "load_foreign_model",
     "load_model",
     "read_data",
+    "save_foreign_model",
     "train",
     "write_data",
 ]

@@ -122,7 +122,7 @@ def parse_stream(
     `whole_file`: a byte-order mark may come first, and there must be at least one row.
     The last two arguments are for tests; no result and no message depends on them.
     """
-    features = _checked_features(features)
+    features = checked_features(features)
     base = 0 if zero_based else 1
     largest = (MAX_FEATURES if features is None else features) - 1 + base
     n_threads = resolve_threads(threads)
@@ -136,8 +136,8 @@ def parse_stream(
     ended = False
     while not ended:  # Python delivers Ctrl-C between two blocks
         unfinished = filled
-        filled, ended = _fill(stream, block, filled)
-        begin = _text_start(block, filled, name, error) if at_start else 0
+        filled, ended = fill_block(stream, block, filled)
+        begin = text_start(block, filled, name, error) if at_start else 0
         end = block.rfind(b"\n", unfinished, filled) + 1
         lines_before = parser.n_lines
         fault = parser.feed(block, begin, end)
@@ -148,21 +148,21 @@ def parse_stream(
             message = describe(code, token_at(block, place), previous, features, zero_based)
             raise error(message, name, line, column)
         at_start = at_start and end == 0
-        block, filled = _next_block(block, end, filled, block_bytes)
+        block, filled = next_block(block, end, filled, block_bytes)
     if whole_file and parser.n_rows == 0:
         raise error("no rows found", name)
     width = parser.n_columns if features is None else features
     indptr, indices, values, labels = parser.finish()
     return (
-        _array(indptr, np.int64),
-        _array(indices, np.int32),
-        _array(values, np.float64),
-        _array(labels, np.float64),
+        as_array(indptr, np.int64),
+        as_array(indices, np.int32),
+        as_array(values, np.float64),
+        as_array(labels, np.float64),
         width,
     )
 
 
-def _fill(stream: ReadableInto, block: bytearray, filled: int) -> tuple[int, bool]:
+def fill_block(stream: ReadableInto, block: bytearray, filled: int) -> tuple[int, bool]:
     """Read until the block is full or the stream ends; give the very last line its line end."""
     capacity = len(block) - PADDING
     with memoryview(block) as view:
@@ -177,7 +177,7 @@ def _fill(stream: ReadableInto, block: bytearray, filled: int) -> tuple[int, boo
     return filled, False
 
 
-def _next_block(block: bytearray, end: int, filled: int, block_bytes: int) -> tuple[bytearray, int]:
+def next_block(block: bytearray, end: int, filled: int, block_bytes: int) -> tuple[bytearray, int]:
     """The block to fill next: it starts with the unfinished line, and is larger where that pays."""
     capacity = len(block) - PADDING
     rest = filled - end
@@ -192,17 +192,17 @@ def _next_block(block: bytearray, end: int, filled: int, block_bytes: int) -> tu
     return larger, rest
 
 
-def _text_start(block: bytearray, filled: int, name: str, error: type[FileFormatError]) -> int:
+def text_start(block: bytearray, filled: int, name: str, error: type[FileFormatError]) -> int:
     if block.startswith(UTF16_MARKS, 0, filled):
         raise error("found UTF-16 text, expected ASCII or UTF-8", name)
     return len(UTF8_MARK) if block.startswith(UTF8_MARK, 0, filled) else 0
 
 
-def _array(owner: Any, dtype: Any) -> NDArray[Any]:
+def as_array(owner: Any, dtype: Any) -> NDArray[Any]:
     return np.empty(0, dtype) if owner is None else np.asarray(owner, dtype)
 
 
-def _checked_features(features: int | None) -> int | None:
+def checked_features(features: int | None) -> int | None:
     if features is None:
         return None
     try:

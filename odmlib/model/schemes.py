@@ -13,6 +13,8 @@ positive margin means that the class won all its duels (a row with a negative on
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,8 +42,8 @@ def class_pairs(n_classes: int) -> tuple[Codes, Codes]:
     return first.astype(np.int64), second.astype(np.int64)
 
 
-def pair_output(first: int, second: int, n_classes: int) -> int:
-    """The output of the pair first < second.
+def pair_output(first: Any, second: Any, n_classes: int) -> Any:
+    """The output of the pair first < second: whole numbers, or arrays of them.
 
     >>> [pair_output(i, j, 4) for i in range(4) for j in range(i + 1, 4)]
     [0, 1, 2, 3, 4, 5]

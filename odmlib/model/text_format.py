@@ -20,9 +20,10 @@ per output, or a section of coefficients before the vectors; an output without a
     1 1:0.25 3:-1            number of the vector, then the vector
 
 Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing),
-margin_quantiles, and those of model/extras.py. Numbers are written so that they read back exactly. Counts in
-the header are only compared with what the file holds; no memory is taken on their word. Nothing in the file
-depends on the clock or on threads.
+margin_quantiles, and those of model/extras.py. `status converted` says that another program trained the
+model; what it does not tell (C, objective, gap, margins ...) is then missing. Numbers are written so that
+they read back exactly. Counts in the header are only compared with what the file holds; no memory is taken
+on their word. Nothing in the file depends on the clock or on threads.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ from odmlib.model.text_reader import ModelReader
 MAGIC = "odmlib model"
 VERSION = 1
 FOREIGN = {
-    "svm_type": "a LIBSVM model",
-    "solver_type": "a LIBLINEAR model",
+    "svm_type": "a LIBSVM model; odm-convert makes it ours",
+    "solver_type": "a LIBLINEAR model; odm-convert makes it ours",
     "<": "an HTML or XML page",
 }
 
@@ -124,15 +125,18 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
     yield "features", model.n_features
     yield "zero_based", int(model.zero_based)
     for name in ("rows", "nonzeros", "status", "solver", "iterations"):
-        yield name, report[name]
+        if report[name] is not None:  # of a model that another program trained
+            yield name, report[name]
     for name in ("primal", "dual", "gap"):
-        yield name, _number_text(report[name])
+        if report[name] is not None:
+            yield name, _number_text(report[name])
     for name, value in report["margin"].items():
         yield (
             f"margin_{name}",
             _numbers_text(value.values()) if isinstance(value, dict) else _number_text(value),
         )
-    yield "seed", report["seed"]
+    if report["seed"] is not None:
+        yield "seed", report["seed"]
     for key, numbers in model.extras.items():
         yield key, _numbers_text(numbers)
     if model.function.offsets.any():
@@ -169,7 +173,7 @@ def load_model(source: Source) -> Model:
             name = stream.name
             while len(text) < len(MAGIC) + 1 and (more := stream.read(1 << 16)):
                 text += more
-            _check_magic(bytes(text[:200]), name)
+            check_magic(bytes(text[:200]), name)
             while more := stream.read(1 << 20):
                 text += more
     except DataFormatError as error:  # a packed file that does not unpack
@@ -177,7 +181,7 @@ def load_model(source: Source) -> Model:
     return ModelReader(text, name).model()
 
 
-def _check_magic(start: bytes, name: str) -> None:
+def check_magic(start: bytes, name: str) -> None:
     line = start.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
     if line.startswith(MAGIC + " "):
         version = line[len(MAGIC) :].strip()

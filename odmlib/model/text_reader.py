@@ -27,7 +27,7 @@ from odmlib.model.functions import (
 )
 from odmlib.model.model import Model
 from odmlib.model.schemes import n_outputs
-from odmlib.names import KERNELS, QUANTILES, READY_MACHINES, SCHEMES, STATUSES
+from odmlib.names import CONVERTED, KERNELS, QUANTILES, READY_MACHINES, SCHEMES, STATUSES
 from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
 
 MACHINES = READY_MACHINES  # those whose models this version reads
@@ -38,18 +38,22 @@ FREE_OUTPUTS = 1 << 20  # more outputs than this must be backed by as many bytes
 class ModelReader:
     """One model file on its way to a Model; `take` hands out header fields and remembers what is left."""
 
+    sections: tuple[str, ...] = ("SV", "coefficients", "w")  # lines that end the header
+    has_magic = True  # a first line that says what the file is
+
     def __init__(self, text: bytearray, name: str):
         self.name = name
         self.text = text
         self.fields: dict[str, tuple[str, int]] = {}
         self.body_start, self.body_line, self.section = self._read_header()
+        self.converted = self.fields.get("status", ("", 0))[0] == CONVERTED
 
     def fault(self, message: str, line: int = 0) -> ModelFormatError:
         return ModelFormatError(message, self.name, line)
 
     def _read_header(self) -> tuple[int, int, str]:
-        place, line_number = self.text.find(b"\n") + 1, 1
-        while 0 < place < len(self.text):
+        place, line_number = (self.text.find(b"\n") + 1, 1) if self.has_magic else (0, 0)
+        while (place > 0 or not line_number) and place < len(self.text):
             line_number += 1
             end = self.text.find(b"\n", place)
             if end < 0 or end > MAX_HEADER_BYTES:
@@ -59,7 +63,7 @@ class ModelReader:
             except UnicodeDecodeError:
                 raise self.fault("the header holds bytes that are not UTF-8 text", line_number) from None
             place = end + 1
-            if line in ("SV", "w", "coefficients"):
+            if line in self.sections:
                 return place, line_number + 1, line
             key, _, value = line.partition(" ")
             if not key or not value.strip():
@@ -67,9 +71,8 @@ class ModelReader:
             if key in self.fields:
                 raise self.fault(f"'{key}' stands twice, first in line {self.fields[key][1]}", line_number)
             self.fields[key] = (value.strip(), line_number)
-        raise self.fault(
-            "the file ends inside the header (cut off?): no line 'SV', 'coefficients' or 'w'", line_number
-        )
+        wanted = " or ".join(f"'{name}'" for name in self.sections)
+        raise self.fault(f"the file ends inside the header (cut off?): no line {wanted}", line_number)
 
     def take(self, key: str, convert: Callable[[str], Any], expected: str) -> Any:
         """A header field, converted; it must be there."""
@@ -86,6 +89,12 @@ class ModelReader:
 
     def take_if_there(self, key: str, convert: Callable[[str], Any], expected: str, default: Any) -> Any:
         return self.take(key, convert, expected) if key in self.fields else default
+
+    def take_if_known(self, key: str, convert: Callable[[str], Any], expected: str) -> Any:
+        """A header field that only a model which another program trained may lack: None."""
+        if self.converted:
+            return self.take_if_there(key, convert, expected, None)
+        return self.take(key, convert, expected)
 
     def model(self) -> Model:
         machine = self.take("machine", _one_of(MACHINES), "a machine: " + ", ".join(MACHINES))
@@ -126,9 +135,12 @@ class ModelReader:
     def _parameters(self, machine: str) -> tuple[KernelFormula, dict[str, Any]]:
         kernel = self.take("kernel", _one_of(KERNELS), "a kernel: " + ", ".join(KERNELS))
         parameters = {
-            name: self.take(name, PARAMETERS[name].read, PARAMETERS[name].expected)
+            name: self.take_if_known(name, PARAMETERS[name].read, PARAMETERS[name].expected)
             for name in parameter_names(machine)
         }
+        if parameters["bias"] is None:
+            raise self.fault("'bias' is missing from the header")
+        parameters = {name: value for name, value in parameters.items() if value is not None}
         kernel_ranges: dict[str, Callable[[str], Any]] = {
             "gamma": _real(0, math.inf),
             "degree": _whole(MAX_DEGREE),
@@ -160,22 +172,23 @@ class ModelReader:
             "machine": machine,
             "kernel": formula.name,
             "parameters": dict(parameters),
-            "rows": self.take("rows", count, "a count"),
+            "rows": self.take_if_known("rows", count, "a count"),
             "features": n_features,
-            "nonzeros": self.take("nonzeros", count, "a count"),
+            "nonzeros": self.take_if_known("nonzeros", count, "a count"),
             "scheme": scheme,
             "labels": [python_label(label) for label in labels],
-            "status": self.take("status", _one_of(STATUSES), "one of " + ", ".join(STATUSES)),
+            "status": self.take("status", _one_of((*STATUSES, CONVERTED)), "one of " + ", ".join(STATUSES)),
             "solver": self.take("solver", str, "a name"),
-            "iterations": self.take("iterations", count, "a count"),
+            "iterations": self.take_if_known("iterations", count, "a count"),
         }
-        report["primal"] = self.take("primal", real, "a number")
+        report["primal"] = self.take_if_known("primal", real, "a number")
         for key in ("dual", "gap"):  # not known where training was stopped very early
-            report[key] = self.take(key, _real(-math.inf, math.inf, finite=False), "a number")
-        report |= {"seconds": None, "threads": None, "seed": self.take("seed", count, "a count")}
-        report["margin"] = {
-            key: self.take(f"margin_{key}", real, "a number") for key in ("mean", "variance", "min")
+            report[key] = self.take_if_known(key, _real(-math.inf, math.inf, finite=False), "a number")
+        report |= {"seconds": None, "threads": None, "seed": self.take_if_known("seed", count, "a count")}
+        margin = {
+            key: self.take_if_known(f"margin_{key}", real, "a number") for key in ("mean", "variance", "min")
         }
+        report["margin"] = {key: value for key, value in margin.items() if value is not None}
         quantiles = self.take_if_there(
             "margin_quantiles", partial(read_extra, count=len(QUANTILES)), f"{len(QUANTILES)} numbers", None
         )

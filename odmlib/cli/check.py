@@ -1,0 +1,139 @@
+"""odm-check [options] data_file
+
+Check a file in LIBSVM format: every fault, what the rows hold, and advice.
+
+    odm-check train.txt
+    odm-check -q train.txt && odm-train train.txt
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from odmlib.cli.common import ToolParser, one_line, positive_whole_number, run_tool, whole_number
+
+if TYPE_CHECKING:
+    from odmlib.data.checking import DataCheck
+
+PROGRAM = "odm-check"
+FAULTS_SHOWN = 100
+CLASSES_SHOWN = 10
+ADVISED = 3  # exit code of --strict
+
+DESCRIPTION = """\
+Check data in LIBSVM format: every fault with line and column (not only the first), then
+statistics and advice about the rows without fault. data_file may be - (standard input)
+and packed with gzip, bzip2 or xz.
+"""
+
+EXAMPLES = """\
+examples:
+  odm-check train.txt                            all there is to say
+  odm-check -q train.txt && odm-train train.txt  in a script: only faults, and the exit code
+  zcat big.gz | odm-check --json - - | jq .statistics.density
+
+exit codes: 0 no fault, 1 faults found (or no file to read), 2 bad usage,
+3 with --strict: no fault, but advice
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool(PROGRAM, lambda: run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    arguments = make_parser().parse(argv)
+    from odmlib.data.checking import check_data
+    from odmlib.data.files import open_output
+
+    shown = FAULTS_SHOWN if arguments.faults is None else arguments.faults
+    check = check_data(
+        arguments.data_file,
+        features=arguments.features,
+        zero_based=arguments.zero_based,
+        max_faults=None if shown <= 0 else shown,
+    )
+    if arguments.json is not None:
+        import json
+
+        with open_output(arguments.json, text=True) as stream:
+            print(json.dumps(check.report(), indent=2), file=stream)
+    if arguments.json != "-":
+        for line in lines(check, arguments.quiet):
+            print(line)
+    if not check.good:
+        return 1
+    return ADVISED if arguments.strict and check.advice else 0
+
+
+def make_parser() -> ToolParser:
+    parser = ToolParser(PROGRAM, DESCRIPTION, usage="odm-check [options] data_file", epilog=EXAMPLES)
+    parser.add_argument("data_file")
+    parser.option(
+        "--faults",
+        type=whole_number,
+        metavar="N",
+        help=f"show at most N faults, 0 for all (default {FAULTS_SHOWN}); all are counted",
+    )
+    parser.option("--features", type=positive_whole_number, metavar="N", help="refuse indices above N")
+    parser.switch("--zero-based", help="feature indices in the file count from 0")
+    parser.option("--json", metavar="FILE", help="write all as JSON; - is stdout, then without the text")
+    parser.switch("--strict", help=f"exit with {ADVISED} where there is advice")
+    parser.switch("-q", "--quiet", help="only faults and how many there are")
+    return parser
+
+
+def lines(check: DataCheck, quiet: bool) -> Iterator[str]:
+    name = one_line(check.name)
+    for fault in check.faults:
+        place = ":".join([name, *(str(number) for number in (fault.line, fault.column) if number)])
+        yield f"{place}: {fault.message}"
+    if check.n_faults > len(check.faults):
+        yield f"... and {check.n_faults - len(check.faults)} faults more (--faults 0 shows all)"
+    if not check.good:
+        yield f"{check.n_faults} faults in {check.n_faulty_lines} of {check.n_lines} lines"
+    elif not quiet:
+        yield f"{name}: no faults in {check.n_lines} lines"
+    if quiet or not check.statistics:
+        return
+    yield from describe(check)
+    yield from (f"advice: {sentence}" for sentence in check.advice)
+
+
+def describe(check: DataCheck) -> Iterator[str]:
+    found = check.statistics
+    unused = found["features"] - found["used_features"]
+    yield f"rows        {found['rows']}" + (
+        "" if check.good else " without fault, and only these in what follows"
+    )
+    yield f"features    {found['features']}" + (f", {unused} of them never used" if unused else "")
+    yield (
+        f"nonzeros    {found['nonzeros']} ({100 * found['density']:.3g}%), "
+        f"at most {found['longest_row']} in a row"
+    )
+    yield f"values      {found['lowest']:g} to {found['highest']:g}"
+    if found["widest_feature"] is not None:
+        yield (
+            f"ranges      of features: {found['narrowest_range']:g} to {found['widest_range']:g} "
+            f"(feature {found['widest_feature']}), median {found['median_range']:g}"
+        )
+    yield f"constant    {found['constant_features']} features"
+    yield (
+        f"duplicates  {found['duplicate_rows']} rows"
+        + (f"; {found['empty_rows']} rows are empty" if found["empty_rows"] else "")
+    )
+    yield f"classes     {found['classes']}: {', '.join(_classes(found))}"
+
+
+def _classes(found: dict) -> Iterator[str]:
+    for place, (label, count) in enumerate(found["class_counts"].items()):
+        if place == CLASSES_SHOWN:
+            yield "..."
+            return
+        yield f"{label} {100 * count / found['rows']:.3g}% ({count})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

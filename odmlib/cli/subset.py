@@ -1,0 +1,153 @@
+"""odm-subset [options] data_file size [subset_file] [rest_file]
+
+Draw a part of the rows at random, the lines unchanged: LIBSVM's subset.py, with a seed.
+
+    odm-subset big.txt 1000 small.txt
+    odm-subset big.txt 80% train.txt test.txt
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from odmlib.cli.common import ToolParser, UsageError, run_tool, say, whole_number
+from odmlib.names import SUBSET_METHODS
+
+PROGRAM = "odm-subset"
+
+DESCRIPTION = """\
+Draw a part of the rows of a data file at random. Lines are written unchanged and in their
+order; blank lines and comments are left out. size is a number of rows, or a part of them
+(80%). The subset goes to subset_file (default: standard output), the other rows to rest_file.
+data_file may be - (standard input) and packed with gzip, bzip2 or xz.
+"""
+
+EXAMPLES = """\
+examples:
+  odm-subset big.txt 1000 small.txt                 1000 rows, as many of each class as in the whole
+  odm-subset big.txt 80% train.txt test.txt         four fifths, and the other rows
+  odm-subset -s 1 --seed 7 big.txt 1000 | odm-train - m
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool(PROGRAM, lambda: run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    arguments = make_parser().parse(argv)
+    outputs = [arguments.subset_file or "-"] + ([arguments.rest_file] if arguments.rest_file else [])
+    check_files(arguments.data_file, outputs)
+    from odmlib.data.files import open_input, open_output
+    from odmlib.data.subset import RowLines, choose_rows, is_row, whole_lines
+    from odmlib.errors import OdmError
+
+    with ExitStack() as stack:
+        # the outputs first: a folder that cannot be written to shows before the reading
+        streams = [stack.enter_context(open_output(name)) for name in outputs]
+        again = None
+        if not os.path.isfile(arguments.data_file):  # a pipe comes once
+            from tempfile import TemporaryFile
+
+            again = stack.enter_context(TemporaryFile())
+        with open_input(arguments.data_file) as stream:
+            lines = RowLines(stream.name)
+            lines.read(stream, again)
+        size = rows_wanted(arguments.size, len(lines.labels))
+        if not lines.labels:
+            raise OdmError(f"{lines.name}: no rows found")
+        if size > len(lines.labels):
+            raise OdmError(f"{lines.name}: {size} rows are asked for, the file has {len(lines.labels)}")
+        chosen = choose_rows(lines.labels, size, arguments.s, arguments.seed).tolist()
+        if again is not None:
+            again.seek(0)
+        place = 0
+        with open_input(again if again is not None else arguments.data_file) as stream:
+            for line in whole_lines(stream):
+                if not is_row(line):
+                    continue
+                target = 0 if chosen[place] else 1
+                if target < len(streams):
+                    streams[target].write(line)
+                place += 1
+        if place != len(chosen):
+            raise OdmError(f"{lines.name}: the file changed while it was read")
+    if not arguments.quiet:
+        say(PROGRAM, f"{size} of {len(chosen)} rows, {arguments.s}, seed {arguments.seed}")
+    return 0
+
+
+def make_parser() -> ToolParser:
+    parser = ToolParser(
+        PROGRAM,
+        DESCRIPTION,
+        usage="odm-subset [options] data_file size [subset_file] [rest_file]",
+        epilog=EXAMPLES,
+    )
+    parser.option(
+        "-s",
+        "--method",
+        dest="s",
+        type=method,
+        default="stratified",
+        metavar="METHOD",
+        help="0 stratified: as many of each class as in the whole (default); 1 random",
+    )
+    parser.option("--seed", type=seed, default=0, metavar="N", help="seed of the choice (default 0)")
+    parser.switch("-q", "--quiet", help="say nothing")
+    parser.add_argument("data_file")
+    parser.add_argument("size", type=size)
+    parser.add_argument("subset_file", nargs="?")
+    parser.add_argument("rest_file", nargs="?")
+    return parser
+
+
+def seed(text: str) -> int:
+    value = whole_number(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, found '{text}'")
+    return value
+
+
+def method(text: str) -> str:
+    if text in ("0", "1"):
+        return SUBSET_METHODS[int(text)]
+    if text not in SUBSET_METHODS:
+        raise argparse.ArgumentTypeError(f"expected 0, 1, stratified or random, found '{text}'")
+    return text
+
+
+def size(text: str) -> int | float:
+    """A count of rows, or a part of them as a float."""
+    try:
+        if text.endswith("%") and "_" not in text:
+            part = float(text[:-1]) / 100
+            if 0 < part <= 1:
+                return part
+        elif text.isascii() and text.isdigit() and int(text) > 0:
+            return int(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected a number of rows or a part such as 80%, found '{text}'")
+
+
+def rows_wanted(wish: int | float, n_rows: int) -> int:
+    return wish if isinstance(wish, int) else max(1, round(wish * n_rows))
+
+
+def check_files(data_file: str, outputs: Sequence[str]) -> None:
+    if outputs.count("-") > 1:
+        raise UsageError("only one of the two parts can go to standard output")
+    if len(outputs) == 2 and os.path.realpath(outputs[0]) == os.path.realpath(outputs[1]):
+        raise UsageError(f"the two parts would go to the same file {outputs[0]}")
+    for name in outputs:
+        if os.path.isfile(data_file) and os.path.exists(name) and os.path.samefile(data_file, name):
+            raise UsageError(f"the output would replace the input {data_file}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

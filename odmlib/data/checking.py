@@ -1,0 +1,355 @@
+"""Checking a data file: every fault with its place, what the good rows hold, and what to do about it.
+
+The reader stops at the first fault; here the line with the fault is set aside, mended piece by piece to find
+its other faults at their true columns, and reading goes on behind it. The grammar, and the words for what
+breaks it, are the reader's own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from shlex import quote
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data._reader import PADDING, Fault, RowParser
+from odmlib.data.dataset import MAX_FEATURES, Dataset
+from odmlib.data.faults import describe, token_at
+from odmlib.data.files import Source, open_input
+from odmlib.data.labels import python_label
+from odmlib.data.reading import (
+    BLOCK_BYTES,
+    as_array,
+    checked_features,
+    fill_block,
+    next_block,
+    text_start,
+)
+from odmlib.data.scaling import ColumnRanges
+from odmlib.errors import DataFormatError
+
+FAULTS_PER_LINE = 20  # the rest of a line of garbage tells nothing new
+AFTER_FAULT_BYTES = 1 << 12  # read with care behind a fault: the next may be near
+
+WIDE_RANGE = 10.0  # values beyond: worth scaling
+UNEVEN_RANGES = 100.0  # ratio of the widest feature to the median one: worth scaling
+RARE_CLASS = 0.1  # part of the rows
+MANY_ROWS = 50_000  # kernels begin to cost minutes
+WIDE_DATA = 5_000  # features, beyond which linear machines are usually as good
+TOO_MANY_LABELS = 100  # as classes, if most stand once or twice
+
+
+@dataclass(frozen=True)
+class FaultFound:
+    """One fault; line and column count from 1."""
+
+    line: int
+    column: int
+    message: str
+
+
+@dataclass
+class DataCheck:
+    """What `check_data` found. `statistics` and `advice` are about the rows without faults."""
+
+    name: str
+    faults: list[FaultFound] = field(default_factory=list)  # as many as asked for
+    n_faults: int = 0
+    n_faulty_lines: int = 0
+    n_lines: int = 0
+    statistics: dict[str, Any] = field(default_factory=dict)
+    advice: list[str] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        return self.n_faults == 0
+
+    def report(self) -> dict[str, Any]:
+        """Everything as JSON can hold it."""
+        return {
+            "file": self.name,
+            "good": self.good,
+            "lines": self.n_lines,
+            "faulty_lines": self.n_faulty_lines,
+            "n_faults": self.n_faults,
+            "faults": [vars(fault) for fault in self.faults],
+            "statistics": self.statistics,
+            "advice": self.advice,
+        }
+
+
+def check_data(
+    source: Source, features: int | None = None, zero_based: bool = False, max_faults: int | None = None
+) -> DataCheck:
+    """Read a file in LIBSVM format to its end, whatever stands in it; tell what is wrong and what is there.
+
+    source      a path, "-" for standard input, an open file, or bytes; .gz, .bz2 and .xz are unpacked
+    features    number of columns that is allowed; by default any
+    zero_based  the indices in the file count from 0, not from 1
+    max_faults  how many faults to keep; all are counted
+
+    >>> found = check_data(b"1 1:0.5 2:x 3:nan\\n-1 2:1\\n")
+    >>> [(fault.line, fault.column, fault.message) for fault in found.faults]
+    [(1, 11, "expected a number as value, found 'x'"), (1, 15, "expected a finite number, found 'nan'")]
+    >>> found.statistics["rows"]
+    1
+    """
+    with open_input(source) as stream:
+        checker = _Checker(stream.name, features, zero_based, max_faults)
+        rows, labels = checker.read(stream)
+    check = checker.check
+    if rows.n_rows == 0:
+        if check.good:
+            checker.add(0, 0, "no rows found")
+        return check
+    check.statistics = statistics(rows, labels, zero_based)
+    check.statistics["lines_without_row"] = check.n_lines - check.n_faulty_lines - rows.n_rows
+    check.advice = list(_advice(check.statistics, check.name))
+    return check
+
+
+class _Checker:
+    def __init__(self, name: str, features: int | None, zero_based: bool, max_faults: int | None):
+        self.check = DataCheck(name)
+        self.features = checked_features(features)
+        self.zero_based = zero_based
+        self.max_faults = max_faults
+        self.base = 0 if zero_based else 1
+        self.largest = (MAX_FEATURES if self.features is None else self.features) - 1 + self.base
+        # one chunk: text with a fault leaves nothing behind
+        self.rows = self._parser()
+
+    def _parser(self) -> RowParser:
+        return RowParser(self.base, self.largest, False, 1, 1 << 40)
+
+    def add(self, line: int, column: int, message: str) -> None:
+        self.check.n_faults += 1
+        if self.max_faults is None or len(self.check.faults) < self.max_faults:
+            self.check.faults.append(FaultFound(line, column, message))
+
+    def read(self, stream: Any) -> tuple[Dataset, NDArray[np.float64]]:
+        block, filled, ended, at_start = bytearray(BLOCK_BYTES + PADDING), 0, False, True
+        while not ended:  # Python delivers Ctrl-C between two blocks
+            unfinished = filled
+            filled, ended = fill_block(stream, block, filled)
+            begin = text_start(block, filled, self.check.name, DataFormatError) if at_start else 0
+            end = block.rfind(b"\n", unfinished, filled) + 1
+            self._lines(block, begin, end)
+            at_start = at_start and end == 0
+            block, filled = next_block(block, end, filled, BLOCK_BYTES)
+        n_columns = self.rows.n_columns
+        indptr, indices, values, labels = self.rows.finish()
+        width = n_columns if self.features is None else self.features
+        rows = Dataset(
+            as_array(indptr, np.int64), as_array(indices, np.int32), as_array(values, np.float64), width
+        )
+        return rows, as_array(labels, np.float64)
+
+    def _lines(self, block: bytearray, begin: int, end: int) -> None:
+        """Whole lines: large pieces while all is well, small ones behind a fault."""
+        piece = end - begin
+        while begin < end:
+            last = end if begin + piece >= end else block.index(b"\n", begin + piece) + 1
+            fault = self.rows.feed(block, begin, last)
+            if fault is not None:
+                place = fault[1]
+                start = max(begin, block.rfind(b"\n", begin, place) + 1)
+                stop = block.index(b"\n", place) + 1
+                self.rows.feed(block, begin, start)
+                self.check.n_lines += block.count(b"\n", begin, start) + 1
+                self.check.n_faulty_lines += 1
+                self._faulty(block[start:stop])
+                last, piece = stop, AFTER_FAULT_BYTES
+            else:
+                self.check.n_lines += block.count(b"\n", begin, last)
+                piece *= 4
+            begin = last
+
+    def _faulty(self, line: bytearray) -> None:
+        """All faults of one line: each is told, then made harmless where it stands."""
+        text = line + bytes(PADDING)
+        for _ in range(FAULTS_PER_LINE):
+            fault = self._parser().feed(text, 0, len(line))
+            if fault is None:
+                return
+            code, place, previous = fault
+            token = token_at(text, place)
+            message = describe(code, token, previous, self.features, self.zero_based)
+            self.add(self.check.n_lines, place + 1, message)
+            if not _mend(text, Fault(code), place, len(token)):
+                return
+
+
+def _mend(text: bytearray, fault: Fault, place: int, length: int) -> bool:
+    """Put something harmless in the place of a fault, byte for byte; false where nothing can be done."""
+    if fault == Fault.STRAY_RETURN:
+        text[place : place + 1] = b" "
+        return True
+    if fault in (Fault.BAD_LABEL, Fault.INFINITE_LABEL, Fault.INEXACT_LABEL) and length:
+        text[place : place + length] = b"0".ljust(length)
+        return True
+    if fault in (Fault.BAD_VALUE, Fault.INFINITE_VALUE):
+        if length:  # the index still counts for the order
+            text[place : place + length] = b"0".ljust(length)
+            return True
+        start = max(text.rfind(b" ", 0, text.rfind(b":", 0, place)), text.rfind(b"\t", 0, place - 1)) + 1
+        if start <= 0:
+            return False
+        text[start:place] = b" " * (place - start)
+        return True
+    if length == 0:
+        return False
+    if text[place + length - 1] == 0x3A:  # `3: 0.5`: the value stands apart
+        while text[place + length] in b" \t":
+            length += 1
+        length += len(token_at(text, place + length))
+    text[place : place + length] = b" " * length
+    return True
+
+
+# ---------------------------------------------------------------------------------------- statistics
+
+
+def statistics(rows: Dataset, labels: NDArray[np.float64], zero_based: bool = False) -> dict[str, Any]:
+    """What the rows hold; entries that are not stored are zeros."""
+    ranges = ColumnRanges.of(rows)
+    constant = ranges.minimum == ranges.maximum
+    entries = rows.n_rows * rows.n_features
+    base = 0 if zero_based else 1
+    distinct, counts = np.unique(labels, return_counts=True)
+    with np.errstate(over="ignore"):
+        spans = ranges.maximum - ranges.minimum
+    spans = spans[~constant]
+    low, high = float(ranges.minimum.min(initial=0.0)), float(ranges.maximum.max(initial=0.0))
+    if len(ranges.columns) == rows.n_features and rows.n_nonzeros == entries and entries:
+        low, high = float(ranges.minimum.min()), float(ranges.maximum.max())
+    order = np.argsort(-counts, kind="stable")
+    duplicates, unavoidable = count_duplicates(rows, labels)
+    return {
+        "rows": rows.n_rows,
+        "features": rows.n_features,
+        "used_features": len(ranges.columns),
+        "nonzeros": rows.n_nonzeros,
+        "density": rows.n_nonzeros / entries if entries else 0.0,
+        "lowest": low,
+        "highest": high,
+        "narrowest_range": float(spans.min()) if len(spans) else 0.0,
+        "median_range": float(np.median(spans)) if len(spans) else 0.0,
+        "widest_range": float(spans.max()) if len(spans) else 0.0,
+        "widest_feature": int(ranges.columns[~constant][np.argmax(spans)]) + base if len(spans) else None,
+        "constant_features": rows.n_features - int((~constant).sum()),
+        "constant_nonzero": [int(column) + base for column in ranges.columns[constant][:20]],
+        "empty_rows": int((np.diff(rows.indptr) == 0).sum()),
+        "longest_row": int(np.diff(rows.indptr).max()),
+        "duplicate_rows": duplicates,
+        "unavoidable_errors": unavoidable,
+        "classes": len(distinct),
+        "class_counts": {
+            str(python_label(distinct[place])): int(counts[place]) for place in order[:TOO_MANY_LABELS]
+        },
+        "smallest_class": int(counts.min()),
+        "largest_class": int(counts.max()),
+        "whole_labels": bool((labels == np.floor(labels)).all()),
+    }
+
+
+def count_duplicates(rows: Dataset, labels: NDArray[np.float64]) -> tuple[int, int]:
+    """Rows whose features stood before already, and how many rows no machine can get right because rows of
+    the same features have another label more often.
+
+    Rows are sorted by a number made of all their entries; neighbours are then compared entry by entry.
+    """
+    numbers, lengths = _row_numbers(rows), np.diff(rows.indptr)
+    order = np.lexsort((labels, lengths, numbers))
+    first, second = order[:-1], order[1:]
+    same = (numbers[first] == numbers[second]) & (lengths[first] == lengths[second])
+    near = np.flatnonzero(same)
+    one, other = rows.take(first[near]), rows.take(second[near])
+    differs = (one.indices != other.indices) | (one.values != other.values)
+    same[near[one.row_of_each()[differs]]] = False
+    if not same.any():
+        return 0, 0
+    group = np.concatenate([[0], np.cumsum(~same)])
+    sorted_labels = labels[order]
+    changed = np.concatenate([[True], ~same | (sorted_labels[1:] != sorted_labels[:-1])])
+    starts = np.flatnonzero(changed)  # runs of one label within a group
+    sizes = np.diff(np.append(starts, rows.n_rows))
+    most = np.zeros(group[-1] + 1, dtype=np.int64)
+    np.maximum.at(most, group[starts], sizes)
+    return int(same.sum()), rows.n_rows - int(most.sum())
+
+
+def _row_numbers(rows: Dataset) -> NDArray[np.uint64]:
+    """A number per row that is the same for rows of the same entries, and hardly ever for others."""
+    with np.errstate(over="ignore"):
+        columns = rows.indices.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = rows.values.view(np.uint64) ^ columns
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        sums = np.concatenate([[np.uint64(0)], np.cumsum(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)])
+        return sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
+
+
+# ---------------------------------------------------------------------------------------- advice
+
+
+def _advice(found: dict[str, Any], name: str) -> Iterator[str]:
+    low, high, rows = found["lowest"], found["highest"], found["rows"]
+    file = "FILE" if name.startswith("<") else quote(name)
+    made = "FILE" if name.startswith("<") else quote(os.path.basename(name))
+    if max(-low, high) > WIDE_RANGE or (
+        found["median_range"] and found["widest_range"] > UNEVEN_RANGES * found["median_range"]
+    ):
+        zeros = " -l 0" if found["density"] < 0.5 else ""
+        yield (
+            f"features range from {_shown(low)} to {_shown(high)}: scale first "
+            f"(odm-scale{zeros} -s {made}.range {file} > {made}.scaled)"
+        )
+    if found["classes"] == 1:
+        yield f"all rows have the label {next(iter(found['class_counts']))}: training needs two classes"
+    elif found["classes"] > TOO_MANY_LABELS and found["classes"] > rows / 3:
+        yield f"{found['classes']} different labels: are these targets of a regression? odm-train classifies"
+    else:
+        yield from _class_advice(found)
+    if not found["whole_labels"]:
+        yield "labels are not whole numbers: kept here, but LIBSVM and LIBLINEAR cut them to whole ones"
+    if found["constant_features"]:
+        yield f"{found['constant_features']} features never change: odm-scale leaves them out"
+    if found["unavoidable_errors"]:
+        yield (
+            f"rows of the same features have different labels: any machine errs on at least "
+            f"{found['unavoidable_errors']} rows ({100 * found['unavoidable_errors'] / rows:.2g}%)"
+        )
+    if found["duplicate_rows"] > rows / 10:
+        yield (
+            f"{found['duplicate_rows']} rows repeat others: cross-validation tests on copies of training rows"
+        )
+    if found["empty_rows"]:
+        yield f"{found['empty_rows']} rows hold nothing but zeros"
+    if found["features"] > WIDE_DATA and found["density"] < 0.1:
+        yield f"{found['features']} sparse features: a linear machine (-t linear) is usually as good and fast"
+    elif rows > MANY_ROWS:
+        yield f"{rows} rows: try a linear machine first (-t linear), or a part of the rows (odm-subset)"
+    if found.get("lines_without_row"):
+        yield f"{found['lines_without_row']} lines are blank or comments: LIBSVM's programs refuse such files"
+
+
+def _class_advice(found: dict[str, Any]) -> Iterator[str]:
+    part = found["smallest_class"] / found["rows"]
+    label = min(found["class_counts"], key=lambda key: found["class_counts"][key])
+    if found["smallest_class"] == 1:
+        yield f"label {label} stands once: no cross-validation can test it"
+    elif part < RARE_CLASS / max(1, found["classes"] - 1):
+        weight = found["largest_class"] / found["smallest_class"]
+        yield (
+            f"label {label} has {found['smallest_class']} of {found['rows']} rows ({100 * part:.2g}%): "
+            f"accuracy says little about it; a weight may help (-w{label} {weight:.2g})"
+        )
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 and abs(value) < 1e15 else f"{value:g}"

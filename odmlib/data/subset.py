@@ -1,0 +1,111 @@
+"""A part of the rows, drawn at random: so many of each class as it has in the whole, or any."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data._reader import parse_number
+from odmlib.data.faults import shown
+from odmlib.data.reading import UTF8_MARK
+from odmlib.errors import DataFormatError, ParameterError
+from odmlib.names import SUBSET_METHODS
+
+BLOCK_BYTES = 1 << 20
+
+_LABEL = re.compile(rb"[ \t]*([^ \t\r\n#]*)")
+
+
+def choose_rows(y: Any, size: int, method: str = "stratified", seed: int = 0) -> NDArray[np.bool_]:
+    """Which rows to take: True for `size` of them.
+
+    stratified: classes keep their parts of the rows, rounded; each has at least one row where `size` allows.
+
+    >>> choose_rows([1, 1, 1, 1, -1, -1], 3).sum()
+    np.int64(3)
+    """
+    labels = np.asarray(y)
+    n = len(labels)
+    if method not in SUBSET_METHODS:
+        raise ParameterError(f"method must be one of {', '.join(SUBSET_METHODS)}, found {method!r}")
+    if not 1 <= size <= n:
+        raise ParameterError(f"a subset of {size} rows cannot be drawn from {n} rows")
+    random = np.random.default_rng(seed)
+    chosen = np.zeros(n, dtype=bool)
+    if method == "random":
+        chosen[random.permutation(n)[:size]] = True
+        return chosen
+    _, codes = np.unique(labels, return_inverse=True)
+    shares = class_shares(np.bincount(codes), size)
+    shuffled = random.permutation(n)
+    for code, share in enumerate(shares):
+        chosen[shuffled[codes[shuffled] == code][:share]] = True
+    return chosen
+
+
+def class_shares(counts: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Rows of each class in a subset: in proportion, by largest remainders; none is left out if avoidable.
+
+    >>> class_shares(np.array([90, 9, 1]), 10).tolist()
+    [8, 1, 1]
+    """
+    exact = counts * (size / counts.sum())
+    shares = np.floor(exact).astype(np.int64)
+    order = np.argsort(shares - exact, kind="stable")  # largest remainder first
+    shares[order[: size - int(shares.sum())]] += 1
+    if size >= len(counts):
+        for code in np.flatnonzero(shares == 0):
+            shares[np.argmax(shares)] -= 1
+            shares[code] = 1
+    return shares
+
+
+class RowLines:
+    """The lines of a data file that hold a row, and their labels; other lines do not count."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.labels: list[float] = []
+
+    def read(self, stream: Any, keep: IO[bytes] | None) -> None:
+        """Gather the labels; `keep` gets a copy of the rows' lines, for streams that come only once."""
+        for number, line in enumerate(whole_lines(stream), 1):
+            label = self._label(line, number)
+            if label is not None:
+                self.labels.append(label)
+                if keep is not None:
+                    keep.write(line)
+
+    def _label(self, line: bytes, number: int) -> float | None:
+        start = len(UTF8_MARK) if number == 1 and line.startswith(UTF8_MARK) else 0
+        match = _LABEL.match(line, start)
+        assert match is not None
+        if not match.group(1):
+            return None
+        label = parse_number(match.group(1))
+        if label is None or not np.isfinite(label):
+            message = f"expected a number as label, found {shown(match.group(1))}"
+            raise DataFormatError(message, self.name, number, match.start(1) + 1 - start)
+        return label
+
+
+def is_row(line: bytes) -> bool:
+    """Whether the line holds a row: more than blanks and a comment."""
+    match = _LABEL.match(line.removeprefix(UTF8_MARK))
+    return match is not None and match.group(1) != b""
+
+
+def whole_lines(stream: Any) -> Iterator[bytes]:
+    """The lines of a stream of bytes, each with its line end; the last gets one if it has none."""
+    rest = b""
+    while block := stream.read(BLOCK_BYTES):
+        lines = (rest + block).split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            yield line + b"\n"
+    if rest:
+        yield rest + b"\n"

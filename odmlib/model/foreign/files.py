@@ -1,0 +1,90 @@
+"""Model files of LIBSVM and LIBLINEAR: which is which, reading and writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odmlib.data.files import Source, Target, open_input, open_output
+from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
+from odmlib.model.foreign.liblinear import LiblinearReader, liblinear_text
+from odmlib.model.foreign.libsvm import LibsvmReader, can_hold_probabilities, libsvm_text
+from odmlib.model.functions import LinearFunction
+from odmlib.model.model import Model
+from odmlib.model.text_format import MAGIC, check_magic
+from odmlib.model.text_reader import ModelReader
+
+FORMS = ("libsvm", "liblinear")
+
+
+def load_foreign_model(source: Source, features: int | None = None) -> Model:
+    """Read a model file of LIBSVM or LIBLINEAR; our own are read too.
+
+    source    a path, "-" for standard input, an open file, or bytes
+    features  number of features of the data; LIBSVM's files do not say it. By default that of the model's
+              vectors, or without limit where unseen features count (rbf)
+    """
+    return read_any_model(source, features)[0]
+
+
+def read_any_model(source: Source, features: int | None = None) -> tuple[Model, str]:
+    """A model and whose it was: odmlib, libsvm or liblinear, told apart by what the file holds."""
+    try:
+        with open_input(source) as stream:
+            name = stream.name
+            text = bytearray(stream.read())
+    except DataFormatError as error:  # a packed file that does not unpack
+        raise ModelFormatError(error.message, error.path, error.line, error.column) from None
+    form = form_of(text)
+    if form == "odmlib":
+        check_magic(bytes(text[:200]), name)
+        return ModelReader(text, name).model(), form
+    if form == "libsvm":
+        return LibsvmReader(text, name).read(features), form
+    if form == "liblinear":
+        return LiblinearReader(text, name).read(features), form
+    raise ModelFormatError("not a model of odmlib, LIBSVM or LIBLINEAR", name, 1)
+
+
+def form_of(text: bytes | bytearray) -> str | None:
+    """`odmlib`, `libsvm`, `liblinear`, or None."""
+    if text.startswith(MAGIC.encode()):
+        return "odmlib"
+    lines = bytes(text[: 1 << 16]).splitlines()[:50]  # both headers are short; keys may stand in any order
+    keys = {line.split(b" ")[0] for line in lines}
+    if b"svm_type" in keys:
+        return "libsvm"
+    return "liblinear" if b"solver_type" in keys else None
+
+
+def default_form(model: Model) -> str:
+    """LIBLINEAR for linear models that it can hold, else LIBSVM."""
+    return "liblinear" if isinstance(model.function, LinearFunction) and model.scheme != "ovo" else "libsvm"
+
+
+def foreign_text(model: Model, form: str | None = None) -> Iterator[bytes]:
+    form = default_form(model) if form is None else form
+    if form not in FORMS:
+        raise ParameterError(f"form must be one of {', '.join(FORMS)}, found {form!r}")
+    return libsvm_text(model) if form == "libsvm" else liblinear_text(model)
+
+
+def save_foreign_model(model: Model, target: Target, form: str | None = None) -> None:
+    """Write the model as LIBSVM or LIBLINEAR does, so that their programs predict as it does.
+
+    form  libsvm or liblinear; by default the latter for linear models
+    """
+    with open_output(target) as stream:
+        for piece in foreign_text(model, form):
+            stream.write(piece)
+
+
+def losses(model: Model, form: str) -> list[str]:
+    """What the other format cannot hold of a model, in words."""
+    lost = []
+    program = {"libsvm": "LIBSVM", "liblinear": "LIBLINEAR"}[form]
+    if "probability_slopes" in model.extras and (form == "liblinear" or not can_hold_probabilities(model)):
+        why = "has them for logistic regression only" if form == "liblinear" else "has them for pairs only"
+        lost.append(f"the probabilities are left out: {program} {why}")
+    if form == "liblinear" and model.zero_based:
+        lost.append("the model counts features from 0, LIBLINEAR from 1: add 1 to every index of the data")
+    return lost
