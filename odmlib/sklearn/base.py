@@ -1,9 +1,9 @@
 """What all estimators share: from scikit-learn's arguments to odmlib's options, and its results back.
 
-A subclass names its machine and its parameters: options of `odmlib.train`, with the defaults that these have
-there, and those of OWN_PARAMETERS. scikit-learn's order of the classes is another one than odmlib's: `classes_`
-is sorted, and with two classes positive decision values mean classes_[1]. The model inside is therefore trained
-with the larger label as its first.
+A subclass names its machine and its parameters: options of `odmlib.train`, with the defaults that these
+have there, and those of OWN_PARAMETERS. scikit-learn's order of the classes is another one than odmlib's:
+`classes_` is sorted, and with two classes positive decision values mean classes_[1]. The model inside is
+therefore trained with the larger label as its first.
 """
 
 from __future__ import annotations
@@ -71,8 +71,13 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
     # set by fit
     model_: Model
     classes_: NDArray
+    n_features_in_: int
     n_iter_: int
     duality_gap_: float
+    loo_score_: float
+    _sparse: bool
+    _support: NDArray[np.int64] | None  # of a kernel that is a function: the training rows,
+    _vectors: Any  # and what stood in them
 
     def __init_subclass__(
         cls, machine: str, parameters: Sequence[str], defaults: Mapping[str, Any] | None = None, **others: Any
@@ -80,7 +85,8 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         """Give the estimator an `__init__` of these parameters, all by name."""
         super().__init_subclass__(**others)
         cls.machine = machine
-        known = {option.name: option.default for option in option_fields()} | OWN_PARAMETERS | (defaults or {})
+        known: dict[str, Any] = {option.name: option.default for option in option_fields()}
+        known |= OWN_PARAMETERS | dict(defaults or {})
         keyword = inspect.Parameter.KEYWORD_ONLY
         given = [inspect.Parameter(name, keyword, default=known[name]) for name in parameters]
         signature = inspect.Signature(
@@ -150,7 +156,7 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Floats:
-        """The probability of every class, in the order of `classes_`; the largest is that of the predicted one."""
+        """The probability of every class, in the order of `classes_`; the predicted one's is the largest."""
         rows = self._rows(X)
         return self._by_blocks(rows, self._probabilities, np.empty((rows.n_rows, len(self.classes_))))
 
@@ -296,9 +302,9 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
     def _keep_vectors(self, model: Model, X: Any) -> Model:
         """A kernel given as a function needs the support vectors, and their values only."""
         assert isinstance(model.function, PrecomputedFunction)
-        self._support = model.function.serials - 1
-        self._vectors = X[self._support]
-        serials = np.arange(1, len(self._support) + 1)
+        support = model.function.serials - 1
+        self._support, self._vectors = support, X[support]
+        serials = np.arange(1, len(support) + 1)
         function = dataclasses.replace(model.function, serials=serials)
         return dataclasses.replace(model, function=function, n_features=len(serials))
 
@@ -307,7 +313,9 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
     def _rows(self, X: Any) -> Dataset:
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return Dataset.from_any(X if self._vectors is None else _kernel_values(self._kernel(), X, self._vectors))
+        if self._vectors is not None:
+            X = _kernel_values(self._kernel(), X, self._vectors)
+        return Dataset.from_any(X)
 
     def _by_blocks(self, rows: Dataset, values_of: Any, out: NDArray) -> Any:
         """Fill `out` from the scores of some rows at a time: those of many pairs of classes are too much."""
@@ -367,5 +375,4 @@ def _kernel_values(kernel: Callable[[Any, Any], Any], X: Any, others: Any) -> Fl
 
 def _continues(previous: Model, problem: Problem) -> bool:
     """Whether training may begin from the model before: the same classes and width."""
-    same_labels = len(previous.labels) == len(problem.labels) and bool((previous.labels == problem.labels).all())
-    return same_labels and previous.n_features == problem.rows.n_features
+    return np.array_equal(previous.labels, problem.labels) and previous.n_features == problem.rows.n_features

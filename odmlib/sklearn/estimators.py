@@ -119,7 +119,7 @@ class MultiClassODM(
 
     relaxation : "majorise", or "frozen", the published scheme
 
-    The other parameters and the attributes mean what they mean in `ODMClassifier`. Two classes are one output.
+    The other parameters and the attributes mean what they mean in `ODMClassifier`; two classes: one output.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
