@@ -142,10 +142,17 @@ class Model:
         return codes
 
     def save(self, target: Target) -> None:
-        """Write the model file: text, whole or not at all."""
+        """Write the model file: text, whole or not at all; to a path, `-` for standard output, or an open
+        file (binary or text)."""
         from odmlib.model.text_format import save_model
 
         save_model(self, target)
+
+    def to_bytes(self) -> bytes:
+        """The model file as bytes; `load_model` takes them."""
+        from odmlib.model.text_format import model_text
+
+        return b"".join(model_text(self))
 
     @property
     def n_support(self) -> int | None:
