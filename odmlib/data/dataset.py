@@ -1,7 +1,8 @@
 """Dataset: immutable rows in compressed sparse form, the one form in which data reach the engines.
 
 Values are float64, columns int32, row offsets int64; columns ascend within a row without repeats, and
-every value is finite. Dense or foreign sparse input is converted once, here, at the border.
+every value is finite. Dense or foreign sparse input is converted once, here, at the border; values that are
+float64 already, of a CSR matrix or of a dense one without zeros in row order, are shared and not copied.
 """
 
 from __future__ import annotations
@@ -105,6 +106,10 @@ class Dataset:
             )
         _check_width(array.shape[1], name)
         array = _as_float64(array, name)
+        if np.count_nonzero(array) == array.size:  # the values stay where they are
+            n_rows, width = array.shape
+            indices = np.tile(np.arange(width, dtype=np.int32), n_rows)
+            return cls(np.arange(n_rows + 1, dtype=np.int64) * width, indices, array.reshape(-1), width)
         present = array != 0
         indptr = np.zeros(array.shape[0] + 1, dtype=np.int64)
         np.cumsum(present.sum(axis=1), out=indptr[1:])
@@ -120,6 +125,11 @@ class Dataset:
         indptr = self.indptr.astype(width)
         indices = self.indices.astype(width, copy=False)
         return csr_array((self.values, indices, indptr), shape=self.shape, copy=False)
+
+    def dense_view(self) -> NDArray[np.float64]:
+        """The rows as a matrix not to be written to: no copy where every entry is stored."""
+        full = self.n_nonzeros == self.n_rows * self.n_features
+        return self.values.reshape(self.shape) if full else self.to_dense()
 
     def to_dense(self) -> NDArray[np.float64]:
         dense = np.zeros(self.shape)
@@ -168,11 +178,17 @@ class Dataset:
         norms[np.diff(self.indptr) == 0] = 0.0  # reduceat gives the next value for an empty row
         return norms
 
-    def variance(self) -> float:
-        """Variance over all entries, zeros included."""
+    def variance(self, weights: NDArray[np.float64] | None = None) -> float:
+        """Variance over all entries, zeros included; rows count by their weights."""
         entries = self.n_rows * self.n_features
         if entries == 0:
             return 0.0
+        if weights is not None and not (weights == weights[0]).all():
+            total = float(weights.sum()) * self.n_features
+            of_each = np.repeat(weights, np.diff(self.indptr))
+            mean = float(of_each @ self.values) / total
+            deviations = float(of_each @ np.square(self.values - mean))
+            return (deviations + (total - float(of_each.sum())) * mean * mean) / total
         mean = float(self.values.sum()) / entries
         deviations = float(np.square(self.values - mean).sum())
         return (deviations + (entries - self.n_nonzeros) * mean * mean) / entries

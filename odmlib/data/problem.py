@@ -52,7 +52,7 @@ class Problem:
         if rows.n_rows == 0:
             raise ParameterError("X has no rows; at least two, of different classes, are needed")
         sample_weights = check_sample_weights(sample_weight, rows.n_rows)
-        return cls(rows, codes, labels, sample_weights, _class_weights(class_weight, labels, codes))
+        return cls(rows, codes, labels, sample_weights, class_weights(class_weight, labels, codes))
 
     def take(self, rows: NDArray[np.int64]) -> Problem:
         """The problem on some of its rows; every label stays known."""
@@ -152,11 +152,11 @@ def check_sample_weights(sample_weight: Any, n_rows: int) -> Floats:
             f"row weight {wrong[0] + 1} is {weights[wrong[0]]:g}; weights must be finite and at least 0"
         )
     if not weights.any():
-        raise ParameterError("all row weights are 0; nothing to train on")
+        raise ParameterError("all row weights are zero; nothing to train on")
     return weights
 
 
-def _class_weights(wish: Mapping | str | None, labels: NDArray, codes: NDArray[np.int64]) -> Floats:
+def class_weights(wish: Mapping | str | None, labels: NDArray, codes: NDArray[np.int64]) -> Floats:
     weights = np.ones(len(labels))
     if wish is None:
         return weights

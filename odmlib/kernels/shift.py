@@ -9,6 +9,7 @@ row has a coordinate of its own, so that new rows are scored by k alone.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
@@ -35,9 +36,25 @@ def needed_shift(kernel: Kernel, seed: int = 0) -> float:
     values = np.empty((len(rows), len(rows)))
     for place in range(0, len(rows), 64):  # only a few whole rows in memory at a time
         values[place : place + 64] = kernel.block(rows[place : place + 64])[:, rows]
+    if _surely_positive_matrix(values):  # many times faster than the eigenvalues
+        return 0.0
     eigenvalues = np.linalg.eigvalsh(values)
     lowest, highest = float(eigenvalues[0]), float(eigenvalues[-1])
     if lowest >= -NEGLIGIBLE * max(highest, 0.0):
         return 0.0
     # eigenvalues of a kernel matrix grow in proportion to its rows
     return -lowest * (SAFETY if len(rows) == n else SAMPLE_SAFETY * n / len(rows))
+
+
+def _surely_positive_matrix(values: NDArray[np.float64]) -> bool:
+    """Whether no eigenvalue is below -NEGLIGIBLE x the largest one: with less than that on its diagonal the
+    matrix has a factor. The largest eigenvalue is at least sum of entries / rows and every diagonal entry."""
+    n = len(values)
+    largest = max(float(values.sum()) / n, float(np.diagonal(values).max()))
+    if not largest > 0:
+        return False
+    try:
+        np.linalg.cholesky(values + NEGLIGIBLE * largest * np.eye(n))
+    except np.linalg.LinAlgError:
+        return False
+    return True

@@ -177,7 +177,7 @@ class KernelData:
         self.machine, self.problem, self.formula, self.start = machine, problem, formula, start
         options, rows = machine.options, problem.rows
         self.precomputed = formula.name == "precomputed"
-        self.kernel = Kernel(formula, rows.to_dense() if self.precomputed else rows, options.n_threads)
+        self.kernel = Kernel(formula, rows.dense_view() if self.precomputed else rows, options.n_threads)
         # a part of a positive semidefinite matrix is one too
         self.shift = needed_shift(self.kernel, options.seed)
         if scheme != "ovo":
@@ -240,7 +240,8 @@ class KernelData:
         support = np.flatnonzero(np.diff(terms.indptr))
         if self.precomputed:
             return PrecomputedFunction(support + 1, terms.take(support), self.formula.bias, offsets)
-        return KernelFunction(self.formula, self.problem.rows.take(support), terms.take(support), offsets)
+        vectors = self.problem.rows.take(support)
+        return KernelFunction(self.formula, vectors, terms.take(support), offsets, support)
 
     def _linear_function(self, terms: Dataset, offsets: Floats) -> LinearFunction:
         """The weights of a linear kernel's expansion: w = sum_i coefficient_i x_i."""

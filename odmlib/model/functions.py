@@ -155,6 +155,7 @@ class KernelFunction(_Expansion):
     vectors: Dataset
     terms: Dataset
     offsets: Floats
+    rows: NDArray[np.int64] | None = None  # where the vectors stood in the training set; not in model files
 
     def __init__(
         self,
@@ -162,8 +163,9 @@ class KernelFunction(_Expansion):
         vectors: Dataset,
         terms: Dataset | ArrayLike,
         offsets: ArrayLike | None = None,
+        rows: NDArray[np.int64] | None = None,
     ):
-        _set(self, formula=formula, vectors=vectors, terms=as_terms(terms, vectors.n_rows))
+        _set(self, formula=formula, vectors=vectors, terms=as_terms(terms, vectors.n_rows), rows=rows)
         _set(self, offsets=_offsets(offsets, self.n_outputs))
 
     def scores(self, rows: Dataset, threads: int) -> Floats:

@@ -71,11 +71,11 @@ class Model:
         """The position in `labels` of the label predicted for every row."""
         rows = self._fitting(X)
         found = np.empty(rows.n_rows, dtype=np.int64)
-        for part, scores in self._score_blocks(rows, resolve_threads(threads)):
+        for part, scores in self.score_blocks(rows, resolve_threads(threads)):
             found[part] = winners(self.scheme, scores, self.n_classes)
         return found
 
-    def _score_blocks(self, rows: Dataset, threads: int) -> Iterator[tuple[slice, Floats]]:
+    def score_blocks(self, rows: Dataset, threads: int) -> Iterator[tuple[slice, Floats]]:
         """Outputs of some rows at a time: with many pairs of classes all of them are too much to hold."""
         step = max(1, BLOCK_SCORES // self.n_outputs)
         if rows.n_rows <= step:
@@ -91,7 +91,7 @@ class Model:
         self.require_probabilities()
         rows = self._fitting(X)
         result = np.empty((rows.n_rows, self.n_classes))
-        for part, scores in self._score_blocks(rows, resolve_threads(threads)):
+        for part, scores in self.score_blocks(rows, resolve_threads(threads)):
             result[part] = self.probabilities_for(scores)
         return result
 
@@ -127,7 +127,7 @@ class Model:
             raise ParameterError(f"X has {rows.n_rows} rows but y has {len(given)} labels")
         codes = self.codes_of(given)
         margins = np.empty(rows.n_rows)
-        for part, scores in self._score_blocks(rows, resolve_threads(threads)):
+        for part, scores in self.score_blocks(rows, resolve_threads(threads)):
             margins[part] = margins_of(self.scheme, scores, codes[part], self.n_classes)
         return margins
 
@@ -142,10 +142,17 @@ class Model:
         return codes
 
     def save(self, target: Target) -> None:
-        """Write the model file: text, whole or not at all."""
+        """Write the model file: text, whole or not at all; to a path, `-` for standard output, or an open
+        file (binary or text)."""
         from odmlib.model.text_format import save_model
 
         save_model(self, target)
+
+    def to_bytes(self) -> bytes:
+        """The model file as bytes; `load_model` takes them."""
+        from odmlib.model.text_format import model_text
+
+        return b"".join(model_text(self))
 
     @property
     def n_support(self) -> int | None:

@@ -113,7 +113,7 @@ def _shifts(problem: Problem, formula: KernelFormula, options: TrainOptions) -> 
     """What training added to the diagonal of a task's kernel, found as machines/fitting.py finds it."""
     if surely_positive(formula):
         return lambda task: 0.0
-    rows = problem.rows.to_dense() if formula.name == "precomputed" else problem.rows
+    rows = problem.rows.dense_view() if formula.name == "precomputed" else problem.rows
     kernel = Kernel(formula, rows, options.n_threads)
     whole = needed_shift(kernel, options.seed)
 

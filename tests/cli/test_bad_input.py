@@ -345,7 +345,7 @@ def test_classes_without_any_weight(tools):
         ("1\n1\n1\n", "w: expected 4 row weights, one per row, found shape (3,)"),
         ("1\n1\n1\n1\n1\n", "w: expected 4 row weights, one per row, found shape (5,)"),
         ("1\n1\n1\n-1\n", "w: row weight 4 is -1; weights must be finite and at least 0"),
-        ("0\n0\n0\n0\n", "w: all row weights are 0; nothing to train on"),
+        ("0\n0\n0\n0\n", "w: all row weights are zero; nothing to train on"),
         ("1\nnan\n1\n1\n", "w:2:1: expected a finite number, found 'nan'"),
         ("1\nx\n1\n1\n", "w:2:1: expected a number as label, found 'x'"),
         ("1 1:1\n1\n1\n1\n", "w: expected one number per line, found index:value items"),

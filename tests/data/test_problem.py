@@ -111,7 +111,7 @@ def test_sample_weights(weights, expected):
         ([1, -1, 1, 1], "row weight 2 is -1"),
         ([1, 1, np.nan, 1], "row weight 3 is nan"),
         ([1, 1, np.inf, 1], "row weight 3 is inf"),
-        ([0, 0, 0, 0], "all row weights are 0"),
+        ([0, 0, 0, 0], "all row weights are zero"),
         (["a", 1, 1, 1], "cannot be read as numbers"),
         ([1, None, 1, 1], "row weight 2 is nan"),
         ([1, 1j, 1, 1], "cannot be read as numbers"),

@@ -41,6 +41,16 @@ def test_precomputed():
     assert needed_shift(Kernel(KernelFormula("precomputed"), matrix)) == pytest.approx(5.25)
 
 
+@pytest.mark.parametrize("lowest", [-1e-2, -1e-5, -2e-6, -1e-8, 0.0, 1e-3])
+def test_the_shortcut_never_overlooks_a_negative_eigenvalue(lowest):
+    basis = np.linalg.qr(rows(40).repeat(10, axis=1) + np.random.default_rng(1).standard_normal((40, 40)))[0]
+    eigenvalues = np.linspace(0, 1, 40)
+    eigenvalues[0] = lowest
+    shift = needed_shift(Kernel(KernelFormula("precomputed"), (basis * eigenvalues) @ basis.T))
+    assert (shift > 0) == (lowest < -1e-6)
+    assert shift >= -lowest or shift == 0
+
+
 @pytest.mark.parametrize("C", [0.1, 1, 100, 1000])
 def test_sigmoid_trains_to_a_certificate(C):
     X = rows(150)

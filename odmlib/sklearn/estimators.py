@@ -1,0 +1,163 @@
+"""The estimators: one class per machine with the names of its parameters. base.py does the work."""
+
+from __future__ import annotations
+
+from odmlib.options import KMOMD_LAMBDA
+from odmlib.sklearn.base import MarginClassifier
+
+KERNEL = ("kernel", "gamma", "degree", "coef0", "cache_mb")
+COST = ("C", "lambda_")
+BAND = ("nu", "theta")
+TASKS = ("multiclass", "decision_function_shape")
+RUN = ("probability", "class_weight", "tol", "max_iter", "time_limit", "solver", "n_jobs", "random_state",
+       "warm_start", "callback")  # fmt: skip
+
+
+class ODMClassifier(
+    MarginClassifier,
+    machine="odm",
+    parameters=(*COST, *BAND, *KERNEL, "bias", *TASKS, "leave_one_out", "shrinking", *RUN),
+):
+    """Optimal margin distribution machine with a kernel.
+
+    Minimises 1/2 |w|^2 + C/(1-theta)^2 sum_i s_i [max(0, 1-theta-z_i)^2 + nu max(0, z_i-1-theta)^2] over the
+    margins z_i = y_i f(x_i) with row weights s_i: every margin is drawn into the band [1-theta, 1+theta].
+
+    Parameters
+    ----------
+    kernel : {"rbf", "linear", "poly", "sigmoid", "precomputed"} or a function of two matrices of rows
+    C : weight of one row's loss
+    lambda_ : the papers' total weight C x (sum of the row weights); replaces C where given
+    nu : weight of deviations above the band relative to those below, 0 to 1
+    theta : half-width of the band without loss, 0 <= theta < 1
+    gamma : a number, "scale" = 1/(features x variance of X) or "auto" = 1/features
+    degree, coef0 : of the poly and sigmoid kernels
+    bias : value of a constant feature (linear) or whose square is added to the kernel; negative: none;
+        None: 1 for linear and poly, none for the others
+    tol : relative duality gap at which training stops
+    cache_mb : memory for kernel rows, a hard cap
+    shrinking : leave rows inside the band out for a while
+    multiclass : "ovo" (one-vs-one) or "ovr" (one-vs-rest); None: ovr for the linear kernel, else ovo
+    decision_function_shape : "ovr", a value per class, or "ovo", a value per pair of classes where the
+        machine was trained one-vs-one
+    probability : make predict_proba available; calibrated on leave-one-out scores where these can be had
+    leave_one_out : make loo_score_ available: leave-one-out accuracy from one fit
+    class_weight : a mapping from label to weight, or "balanced"
+    solver : "auto", or one that `odmlib.train` knows
+    n_jobs : threads; None: the cores this process may use, inside joblib workers their share; -1: all cores
+    random_state : seed of everything random; None is 0, so that training is repeatable
+    max_iter, time_limit : stop early, with a ConvergenceWarning that tells the gap reached
+    warm_start : begin from the model of the last fit where classes and features are the same
+    callback : called with an `odmlib` Progress after every iteration; a true answer stops training
+
+    Attributes
+    ----------
+    classes_ : the labels, sorted
+    model_ : the `odmlib.Model` inside; `model_.save(file)` writes it for odm-predict
+    n_iter_, duality_gap_ : iterations, and the relative duality gap reached (largest of all tasks)
+    margins_ : the margin of every training row
+    coef_, intercept_ : linear kernel; `decision = X @ coef_.T + intercept_`
+    support_, support_vectors_, dual_coef_, n_support_ : other kernels
+    loo_score_ : with leave_one_out=True, or probability=True where leave-one-out was the source
+    n_features_in_, feature_names_in_ : what X had in `fit`
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> pipe = make_pipeline(StandardScaler(), ODMClassifier(leave_one_out=True)).fit(X, y)
+    >>> pipe[-1].loo_score_ > 0.97
+    True
+    """
+
+
+class LinearODM(
+    MarginClassifier,
+    machine="odm",
+    parameters=(*COST, *BAND, "bias", *TASKS, "leave_one_out", "shrinking", *RUN),
+):
+    """Optimal margin distribution machine without a kernel, for many rows or many features.
+
+    The machine of `ODMClassifier(kernel="linear")`; parameters and attributes mean the same.
+
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> machine = LinearODM(C=0.001).fit(X, y)
+    >>> machine.coef_.shape, machine.intercept_.shape
+    ((10, 64), (10,))
+    """
+
+
+class ODMLClassifier(
+    MarginClassifier,
+    machine="odml",
+    parameters=(*COST, "lambda1", "lambda2", *KERNEL, "bias", *TASKS, "shrinking", *RUN),
+):
+    """ODM^L, large margin distribution by mean and variance.
+
+    Minimises 1/2 |w|^2 + lambda1 Var(z) - lambda2 Mean(z) + C sum_i s_i max(0, 1-z_i).
+
+    lambda1, lambda2 : total weights of the margins' variance and mean; None: C x (sum of the row weights)
+
+    The other parameters and the attributes mean what they mean in `ODMClassifier`.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> ODMLClassifier(kernel="linear").fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+
+class MultiClassODM(
+    MarginClassifier,
+    machine="mcodm",
+    parameters=(*COST, *BAND, *KERNEL, "bias", "relaxation", "shrinking", *RUN),
+):
+    """mcODM: all classes in one problem, with margins z_i = f_y(x_i) - (largest other f_l(x_i)).
+
+    relaxation : "majorise", or "frozen", the published scheme
+
+    The other parameters and the attributes mean what they mean in `ODMClassifier`; two classes: one output.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> MultiClassODM(kernel="linear").fit(X, y).decision_function(X).shape
+    (150, 3)
+    """
+
+
+class KMOMDClassifier(
+    MarginClassifier,
+    machine="kmomd",
+    parameters=("lambda_", "threshold", "decision_scale", *KERNEL, *TASKS, *RUN),
+    defaults={"lambda_": KMOMD_LAMBDA},
+):
+    """KM-OMD: the line between two points in the reduced hulls of the classes.
+
+    lambda_ : from 0 (hard margin) to 1 (line between the centroids)
+    threshold : "midpoint" of the two points, "kkt" (bias of the equal L2-loss SVM) or "none"
+    decision_scale : decision values are distances ("unit") or those of an SVM ("svm")
+
+    The other parameters and the attributes mean what they mean in `ODMClassifier`.
+
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> KMOMDClassifier().fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+
+class SVMClassifier(
+    MarginClassifier, machine="svm", parameters=(*COST, *KERNEL, "bias", *TASKS, "shrinking", *RUN)
+):
+    """C-SVM, the baseline: 1/2 |w|^2 + C sum_i s_i max(0, 1-z_i), the bias a constant feature.
+
+    Parameters and attributes mean what they mean in `ODMClassifier`.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> SVMClassifier().fit(X, y).score(X, y) > 0.9
+    True
+    """
