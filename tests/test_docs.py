@@ -16,7 +16,9 @@ import pytest
 import odmlib
 from odmlib.cli import predict, scale, train
 from odmlib.errors import ParameterError
+from odmlib.names import KERNELS, MACHINES, READY_MACHINES
 from odmlib.options import TrainOptions, option_fields
+from odmlib.parameters import MACHINE_PARAMETERS
 
 from .doc_blocks import Block, blocks_of, built, commands_of, package_folder, pages, run_page, tool_folder
 
@@ -134,7 +136,7 @@ def test_manual_builds_without_warnings(tmp_path):
 # ---------------------------------------------------------------------------------------- tables
 
 
-def table_rows(page: Path, first: str) -> list[list[str]]:
+def table_rows(page: Path, first: str, with_head: bool = False) -> list[list[str]]:
     """Cells of the tables whose head starts with the column `first`."""
     rows, inside = [], False
     for line in page.read_text(encoding="utf-8").splitlines():
@@ -143,6 +145,7 @@ def table_rows(page: Path, first: str) -> list[list[str]]:
             inside = False
         elif cells[0] == first:
             inside = True
+            rows += [cells] if with_head else []
         elif inside and set("".join(cells)) - set("-: "):
             rows.append(cells)
     return rows
@@ -181,8 +184,13 @@ def test_parameter_table_has_the_defaults(option):
     row = row_of(option)
     names, default = codes(row[1]), row[4]
     stated = default.split(", ")[names.index(option.name)] if len(names) > 1 else default
-    value = int(option.default) if isinstance(option.default, bool) else option.default
-    assert stated.strip("`") == (value if isinstance(value, str) else f"{value:g}"), row
+    assert same(stated.strip("`"), option.default), row
+
+
+def same(text: str, value: object) -> bool:
+    if isinstance(value, str):
+        return text == value
+    return re.fullmatch(r"[-+.\deE]+", text) is not None and float(text) == value
 
 
 RANGE = re.compile(
@@ -235,11 +243,53 @@ def test_parameter_table_has_no_flags_of_its_own():
         assert re.sub(r"LABEL$", "", flag.split()[0]) in known, f"odm-train has no {flag}"
 
 
+def test_tables_have_every_machine_and_kernel():
+    for flag, names in (("-s", READY_MACHINES), ("-t", KERNELS)):
+        everything = MACHINES if flag == "-s" else KERNELS
+        rows = {
+            (*codes(row[0]), *codes(row[1]))
+            for row in table_rows(DOCS / "parameters.md", "flag")
+            if len(row) == 3
+        }
+        for name in names:
+            assert (f"{flag} {everything.index(name)}", name) in rows, f"docs/parameters.md: {name}"
+    first = (ROOT / "README.md").read_text()
+    assert all(f"| `-s {MACHINES.index(name)}` | `{name}` |" in first for name in READY_MACHINES)
+
+
+def test_table_of_machines_and_their_parameters():
+    head, *rows = table_rows(DOCS / "parameters.md", "option", with_head=True)
+    cells = {
+        (name, machine): cell
+        for row in rows
+        for name in codes(row[0])
+        for machine, cell in zip(head, row, strict=True)
+    }
+    assert {"svm", "odml", "odm", "mcodm", "kmomd"} <= set(head)
+    for machine, names in MACHINE_PARAMETERS.items():
+        for name in names if machine in head else ():
+            assert cells["lambda_" if name == "lambda" else name, machine], (machine, name)
+
+
+def flags_on(rows: list[list[str]]) -> list[str]:
+    """Flags named in the first two columns, without what stands for their values."""
+    return [
+        re.sub(r"LABEL$", "", code.split()[0])
+        for row in rows
+        for cell in row[:2]
+        for code in codes(cell)
+        if code.startswith("-")
+    ]
+
+
 @pytest.mark.parametrize("tool", [train, predict, scale], ids=lambda tool: tool.PROGRAM)
 def test_page_of_a_tool_has_every_flag(tool):
-    rows = table_rows(DOCS / "commands" / f"{tool.PROGRAM}.md", "flag")
-    named = [
-        re.sub(r"LABEL$", "", code.split()[0]) for row in rows for cell in row[:2] for code in codes(cell)
-    ]
-    assert set(named) == set(tool.make_parser()._words)
+    """odm-train's options may stand in the table of parameters alone."""
+    named = flags_on(table_rows(DOCS / "commands" / f"{tool.PROGRAM}.md", "flag"))
+    elsewhere = flags_on(OPTION_ROWS) if tool is train else []
+    parser = tool.make_parser()
+    assert set(named) <= set(parser._words)
     assert len(named) == len(set(named))
+    for action in parser._actions:
+        if action.option_strings and not set(action.option_strings) & set(elsewhere):
+            assert set(action.option_strings) <= set(named), f"{tool.PROGRAM}.md: {action.option_strings}"
