@@ -3,7 +3,6 @@
 import doctest
 import importlib
 import itertools
-import math
 import os
 import pkgutil
 import re
@@ -16,7 +15,9 @@ import pytest
 import odmlib
 from odmlib.cli import predict, scale, train
 from odmlib.errors import ParameterError
+from odmlib.names import KERNELS, MACHINES, READY_MACHINES
 from odmlib.options import TrainOptions, option_fields
+from odmlib.parameters import MACHINE_PARAMETERS
 
 from .doc_blocks import Block, blocks_of, built, commands_of, package_folder, pages, run_page, tool_folder
 
@@ -134,7 +135,7 @@ def test_manual_builds_without_warnings(tmp_path):
 # ---------------------------------------------------------------------------------------- tables
 
 
-def table_rows(page: Path, first: str) -> list[list[str]]:
+def table_rows(page: Path, first: str, with_head: bool = False) -> list[list[str]]:
     """Cells of the tables whose head starts with the column `first`."""
     rows, inside = [], False
     for line in page.read_text(encoding="utf-8").splitlines():
@@ -143,6 +144,7 @@ def table_rows(page: Path, first: str) -> list[list[str]]:
             inside = False
         elif cells[0] == first:
             inside = True
+            rows += [cells] if with_head else []
         elif inside and set("".join(cells)) - set("-: "):
             rows.append(cells)
     return rows
@@ -181,52 +183,71 @@ def test_parameter_table_has_the_defaults(option):
     row = row_of(option)
     names, default = codes(row[1]), row[4]
     stated = default.split(", ")[names.index(option.name)] if len(names) > 1 else default
-    value = int(option.default) if isinstance(option.default, bool) else option.default
-    assert stated.strip("`") == (value if isinstance(value, str) else f"{value:g}"), row
+    assert same(stated.partition(";")[0].strip("` "), option.default), row
 
 
+def same(text: str, value: object) -> bool:
+    if isinstance(value, str):
+        return text == value
+    return re.fullmatch(r"[-+.\deE]+", text) is not None and float(text) == value
+
+
+# `[0, 1)`, `>= 1`, `any`: one for each name of a row, or one for all of them
 RANGE = re.compile(
-    r"(?P<low>[\[(])(?P<from>[-\d.]+), (?P<to>[-\d.]+)(?P<high>[\])])|(?P<sign>>=|>) (?P<least>[-\d.]+)"
+    r"(?P<low>[\[(])(?P<from>[-\d.]+), (?P<to>[-\d.]+)(?P<high>[\])])"
+    r"|(?P<sign>>=|>) (?P<least>[-\d.]+)|(?P<any>any)"
 )
 
 
-def accepts(name: str, value: float) -> bool:
-    whole = isinstance(value, float) and value.is_integer()
+def range_of(option) -> re.Match | None:
+    """What the table says about the option's numbers, if anything."""
+    row = row_of(option)
+    ranges, names = list(RANGE.finditer(row[3])), codes(row[1])
+    if len(ranges) == len(names):
+        return ranges[names.index(option.name)]
+    return ranges[0] if len(ranges) == 1 and not isinstance(option.default, str) else None
+
+
+def accepts(option, value: float) -> bool:
+    """Whether the value is taken, by the machine that the row begins with where it does."""
+    machine = re.match(r"`(\w+)`:", row_of(option)[2])
+    machine = {"machine": machine[1]} if machine else {}
     try:
-        TrainOptions(**{name: int(value) if whole else value})
+        TrainOptions(**machine, **{option.name: int(value) if float(value).is_integer() else value})
     except ParameterError:
         return False
     return True
 
 
-def test_parameter_table_has_the_ranges():
+WITH_RANGES = [
+    option
+    for option in option_fields()
+    if range_of(option) and option.name not in ("class_weight", "sample_weight")  # of other types
+]
+
+
+@pytest.mark.parametrize("option", WITH_RANGES, ids=lambda option: option.name)
+def test_parameter_table_has_the_ranges(option):
     """Both ends of every range in the table, and a little beyond, are taken or refused as it says."""
-    checked = []
-    for option in option_fields():
-        row = row_of(option)
-        ranges = list(RANGE.finditer(row[3]))
-        names = codes(row[1])
-        if not ranges or option.name in ("class_weight", "sample_weight"):
-            continue
-        found = ranges[min(names.index(option.name), len(ranges) - 1)]
-        if len(names) > 1 and len(ranges) == 1 and ", any" in row[3] and names.index(option.name) > 0:
-            found = None
-        if found is None:
-            assert all(accepts(option.name, value) for value in (-1e3, 0.0, 1e3))
-        elif found["sign"]:
-            low = float(found["least"])
-            assert accepts(option.name, low) == (found["sign"] == ">="), row
-            assert not accepts(option.name, low - 1), row
-            assert accepts(option.name, low + 1), row
-        else:
-            low, high = float(found["from"]), float(found["to"])
-            assert accepts(option.name, low) == (found["low"] == "["), row
-            assert accepts(option.name, high) == (found["high"] == "]"), row
-            assert not accepts(option.name, math.nextafter(low, -1) if low else -1e-9), row
-            assert not accepts(option.name, math.nextafter(high, 2)), row
-            assert accepts(option.name, (low + high) / 2), row
-        checked.append(option.name)
-    assert len(checked) >= 12, checked
+    found, row = range_of(option), row_of(option)
+    if found["any"]:
+        assert all(accepts(option, value) for value in (-1e3, 0, 1e3)), row
+    elif found["sign"]:
+        low = float(found["least"])
+        assert accepts(option, low) == (found["sign"] == ">="), row
+        assert not accepts(option, low - 1), row
+        assert accepts(option, low + 1), row
+    else:
+        low, high = float(found["from"]), float(found["to"])
+        assert accepts(option, low) == (found["low"] == "["), row
+        assert accepts(option, high) == (found["high"] == "]"), row
+        assert not accepts(option, low - 1e-9), row
+        assert not accepts(option, high + 1e-9), row
+        assert accepts(option, (low + high) / 2), row
+
+
+def test_most_numbers_have_a_range():
+    assert {"C", "nu", "theta", "gamma", "tol", "degree", "coef0", "seed"} <= {o.name for o in WITH_RANGES}
 
 
 def test_parameter_table_has_no_flags_of_its_own():
@@ -235,11 +256,53 @@ def test_parameter_table_has_no_flags_of_its_own():
         assert re.sub(r"LABEL$", "", flag.split()[0]) in known, f"odm-train has no {flag}"
 
 
+def test_tables_have_every_machine_and_kernel():
+    for flag, names in (("-s", READY_MACHINES), ("-t", KERNELS)):
+        everything = MACHINES if flag == "-s" else KERNELS
+        rows = {
+            (*codes(row[0]), *codes(row[1]))
+            for row in table_rows(DOCS / "parameters.md", "flag")
+            if len(row) == 3
+        }
+        for name in names:
+            assert (f"{flag} {everything.index(name)}", name) in rows, f"docs/parameters.md: {name}"
+    first = (ROOT / "README.md").read_text()
+    assert all(f"| `-s {MACHINES.index(name)}` | `{name}` |" in first for name in READY_MACHINES)
+
+
+def test_table_of_machines_and_their_parameters():
+    head, *rows = table_rows(DOCS / "parameters.md", "option", with_head=True)
+    cells = {
+        (name, machine): cell
+        for row in rows
+        for name in codes(row[0])
+        for machine, cell in zip(head, row, strict=True)
+    }
+    assert {"svm", "odml", "odm", "mcodm", "kmomd"} <= set(head)
+    for machine, names in MACHINE_PARAMETERS.items():
+        for name in names if machine in head else ():
+            assert cells["lambda_" if name == "lambda" else name, machine], (machine, name)
+
+
+def flags_on(rows: list[list[str]]) -> list[str]:
+    """Flags named in the first two columns, without what stands for their values."""
+    return [
+        re.sub(r"LABEL$", "", code.split()[0])
+        for row in rows
+        for cell in row[:2]
+        for code in codes(cell)
+        if code.startswith("-")
+    ]
+
+
 @pytest.mark.parametrize("tool", [train, predict, scale], ids=lambda tool: tool.PROGRAM)
 def test_page_of_a_tool_has_every_flag(tool):
-    rows = table_rows(DOCS / "commands" / f"{tool.PROGRAM}.md", "flag")
-    named = [
-        re.sub(r"LABEL$", "", code.split()[0]) for row in rows for cell in row[:2] for code in codes(cell)
-    ]
-    assert set(named) == set(tool.make_parser()._words)
+    """odm-train's options may stand in the table of parameters alone."""
+    named = flags_on(table_rows(DOCS / "commands" / f"{tool.PROGRAM}.md", "flag"))
+    elsewhere = flags_on(OPTION_ROWS) if tool is train else []
+    parser = tool.make_parser()
+    assert set(named) <= set(parser._words)
     assert len(named) == len(set(named))
+    for action in parser._actions:
+        if action.option_strings and not set(action.option_strings) & set(elsewhere):
+            assert set(action.option_strings) <= set(named), f"{tool.PROGRAM}.md: {action.option_strings}"
