@@ -207,6 +207,7 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
     from odmlib.machines.training import convergence_message, train_problem
     from odmlib.model.text_format import model_text
     from odmlib.solvers.control import CONVERGED
+    from odmlib.solvers.trace import Trace
 
     # the outputs are opened first: a directory that cannot be written to shows before the work, not after
     named = arguments.model_file is not None
@@ -221,7 +222,9 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         tell = teller(arguments)
         tell(describe_data(problem))
         with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
-            model = train_problem(problem, dataclasses.replace(options, callback=progress))
+            trace = Trace(progress)
+            model = train_problem(problem, dataclasses.replace(options, callback=trace))
+        model.report["trace"] = trace.points()
         estimate = leave_one_out_line(model, problem, options) if arguments.loo else ""
         model = as_in_file(model, arguments.zero_based, serials, n_columns)
         for line in describe_model(model):
