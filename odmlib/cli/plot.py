@@ -268,9 +268,9 @@ def draw_accuracy(arguments: argparse.Namespace) -> list[Chart]:
         raise UsageError("--values and --log2 say the same thing; give one of them")
     if arguments.model_file is not None:
         raise UsageError(f"one data file is drawn at a time, found also {arguments.model_file}")
-    if arguments.json or arguments.margins or arguments.loo:
+    if arguments.json or arguments.margins or arguments.report or arguments.loo:
         raise UsageError(
-            "--json, --margins and --loo are for odm-train; --data writes the numbers drawn here"
+            "--json, --margins, --report, --loo are odm-train's; --data writes what is drawn here"
         )
     arguments.v = 5 if arguments.v is None else arguments.v
     options = train.make_options(arguments)

@@ -24,6 +24,7 @@ class Series:
     x: list[float]
     y: list[float]
     kind: str = "line"
+    colour: int | None = None  # place among the colours; None: that of the series in the chart
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,10 @@ class Chart:
                 {"name": series.name, "x": list(series.x), "y": list(series.y)} for series in self.series
             ],
         }
+
+    def colour_places(self) -> list[int]:
+        """Of every series its place among the colours (or symbols)."""
+        return [place if series.colour is None else series.colour for place, series in enumerate(self.series)]
 
     def x_axis(self) -> Axis:
         values = [value for series in self.series for value in series.x]

@@ -31,7 +31,8 @@ Floats = NDArray[np.float64]
 
 MOST_POINTS = 1000  # of a curve: more are not seen
 BINS = 24
-MOST_TASKS = 8  # whose gaps are drawn one by one
+MOST_TASKS = 8  # that have names and colours of their own
+MOST_CURVES = 100
 ZERO = [(0.0, "")]
 FRACTION = "part of the rows"
 
@@ -166,43 +167,38 @@ def with_value(settings: TrainOptions, name: str, value: float) -> TrainOptions:
 def convergence(reports: Mapping[str, Mapping[str, Any]]) -> Chart:
     """Relative duality gap against time: name -> report with a `trace`, as odm-train --json writes it."""
     series = []
-    for name, report in reports.items():
+    for place, (name, report) in enumerate(reports.items()):
         trace = report.get("trace")
         if not isinstance(trace, list) or not trace:
             raise ParameterError(
                 f"{name}: the report holds no trace; odm-train --json of this version writes one"
             )
-        series += _gap_series(name if len(reports) > 1 else "", trace)
+        series += _gap_series(name if len(reports) > 1 else "", trace, len(reports) > 1, place)
     tolerances = {report.get("parameters", {}).get("tol") for report in reports.values()}
     wanted = f" (wanted {tolerances.pop():g})" if len(tolerances) == 1 and None not in tolerances else ""
     return Chart(f"convergence{wanted}", "seconds", "relative duality gap", series, y_log=True)
 
 
-def _gap_series(name: str, trace: list[dict[str, Any]]) -> list[Series]:
+def _gap_series(name: str, trace: list[dict[str, Any]], several: bool, colour: int) -> list[Series]:
+    """A curve per task; of several runs, or of many tasks, all of one colour."""
     known = [point for point in trace if point.get("gap") is not None and point["gap"] > 0]
     tasks = sorted({point.get("task", 1) for point in known})
     if len(tasks) <= 1:
-        return [_line(name, known)]
-    if len(tasks) <= MOST_TASKS:
-        prefix = f"{name}, " if name else ""
+        return [_line(name, known, colour)]
+    if len(tasks) <= MOST_TASKS and not several:
         return [
-            _line(f"{prefix}task {task}", [point for point in known if point.get("task", 1) == task])
+            _line(f"task {task}", [point for point in known if point.get("task", 1) == task])
             for task in tasks
         ]
-    # more: the worst of those at work or done
-    latest: dict[int, float] = {}
-    x, y = [], []
-    for point in known:
-        latest[point.get("task", 1)] = point["gap"]
-        x.append(float(point["seconds"]))
-        y.append(float(max(latest.values())))
-    return [Series(f"{name} worst of {len(tasks)} tasks".strip(), x, y)]
+    # more: thin out the names, not the curves
+    groups = [[point for point in known if point.get("task", 1) == task] for task in tasks[:MOST_CURVES]]
+    title = f"{name}, {len(tasks)} tasks" if name else ""
+    return [_line(title if not k else "", group, colour) for k, group in enumerate(groups)]
 
 
-def _line(name: str, points: list[dict[str, Any]]) -> Series:
-    return Series(
-        name, [float(point["seconds"]) for point in points], [float(point["gap"]) for point in points]
-    )
+def _line(name: str, points: list[dict[str, Any]], colour: int | None = None) -> Series:
+    x, y = ([float(point[key]) for point in points] for key in ("seconds", "gap"))
+    return Series(name, x, y, colour=colour)
 
 
 def level_charts(report: Mapping[str, Any], name: str = "") -> list[Chart]:

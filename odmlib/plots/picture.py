@@ -56,7 +56,7 @@ def _by_matplotlib(charts: list[Chart], kind: str) -> bytes:
 
 
 def _draw(axes: Any, chart: Chart) -> None:
-    for place, series in enumerate(chart.series):
+    for place, series in zip(chart.colour_places(), chart.series, strict=True):
         style = {"color": COLOURS[place % len(COLOURS)], "label": series.name or None}
         if series.kind == "bars":
             widths = [high - low for low, high in zip(series.x[:-1], series.x[1:], strict=True)]

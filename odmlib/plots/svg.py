@@ -9,16 +9,17 @@ from html import escape
 from odmlib.plots.chart import COLOURS, Axis, Chart, Series, step_points
 
 WIDTH, HEIGHT = 640, 360
-LEFT, RIGHT, TOP, BOTTOM = 66, 16, 34, 50
+PAGE_WIDTH, PAGE_HEIGHT = 440, 320  # on a phone one unit is nearly one pixel: text stays readable
+LEFT, RIGHT, TOP, BOTTOM = 66, 26, 34, 50
 LINE = 20  # of the legend
 
 
 def svg_document(charts: list[Chart]) -> str:
     """A file of its own: the charts below one another, on white."""
-    heights = [_height(chart) for chart in charts]
+    heights = [HEIGHT + _legend_height(chart) for chart in charts]
     parts, top = [], 0
     for chart, height in zip(charts, heights, strict=True):
-        parts.append(f'<g transform="translate(0 {top})">{"".join(_drawn(chart, height))}</g>')
+        parts.append(f'<g transform="translate(0 {top})">{"".join(_drawn(chart, WIDTH, HEIGHT))}</g>')
         top += height
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" '
@@ -30,24 +31,25 @@ def svg_document(charts: list[Chart]) -> str:
 
 def svg_element(chart: Chart) -> str:
     """An element for an HTML page, as wide as its place."""
-    height = _height(chart)
+    height = PAGE_HEIGHT + _legend_height(chart)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(chart.title)}" font-size="14">'
-        f"{''.join(_drawn(chart, height))}</svg>"
+        f'<svg viewBox="0 0 {PAGE_WIDTH} {height}" role="img" aria-label="{escape(chart.title)}" '
+        f'font-size="13">{"".join(_drawn(chart, PAGE_WIDTH, PAGE_HEIGHT))}</svg>'
     )
 
 
-def _height(chart: Chart) -> int:
-    return HEIGHT + (LINE * len(_named(chart)) if len(_named(chart)) > 1 else 0)
+def _legend_height(chart: Chart) -> int:
+    return LINE * len(_named(chart)) if len(_named(chart)) > 1 else 0
 
 
 def _named(chart: Chart) -> list[tuple[int, Series]]:
-    return [(place, series) for place, series in enumerate(chart.series) if series.name]
+    places = chart.colour_places()
+    return [(place, series) for place, series in zip(places, chart.series, strict=True) if series.name]
 
 
-def _drawn(chart: Chart, height: int) -> Iterator[str]:
+def _drawn(chart: Chart, width: int, height: int) -> Iterator[str]:
     x_axis, y_axis = chart.x_axis(), chart.y_axis()
-    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+    right, bottom = width - RIGHT, height - BOTTOM
 
     def x_at(value: float) -> float:
         return LEFT + x_axis.place(value) * (right - LEFT)
@@ -74,7 +76,7 @@ def _drawn(chart: Chart, height: int) -> Iterator[str]:
         yield _path([(x, TOP), (x, bottom)], "currentColor", 1, 'stroke-dasharray="4 3"')
         if name:
             yield _text(x + 4, TOP + 13, name, "start")
-    for place, series in enumerate(chart.series):
+    for place, series in zip(chart.colour_places(), chart.series, strict=True):
         colour = COLOURS[place % len(COLOURS)]
         if series.kind == "bars":
             yield from _bars(series, x_at, y_at, y_axis, colour)
@@ -88,7 +90,7 @@ def _drawn(chart: Chart, height: int) -> Iterator[str]:
             yield "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points)
     if len(_named(chart)) > 1:
         for line, (place, series) in enumerate(_named(chart)):
-            y, colour = HEIGHT + LINE * line + 5, COLOURS[place % len(COLOURS)]
+            y, colour = height + LINE * line + 5, COLOURS[place % len(COLOURS)]
             yield f'<rect x="{LEFT}" y="{y - 10}" width="22" height="6" fill="{colour}"/>'
             yield _text(LEFT + 30, y - 2, series.name, "start")
 

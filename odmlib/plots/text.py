@@ -51,7 +51,7 @@ def _grid(chart: Chart, width: int) -> Iterator[str]:
         column = round(x_axis.place(place) * (columns - 1))
         for row in cells:
             row[column] = ":"
-    for number, series in enumerate(chart.series):
+    for number, series in zip(chart.colour_places(), chart.series, strict=True):
         _trace(cells, series, x_axis, y_axis, SYMBOLS[number % len(SYMBOLS)])
     yield f"{chart.y_label}"
     for place, row in enumerate(cells):
@@ -68,7 +68,10 @@ def _grid(chart: Chart, width: int) -> Iterator[str]:
             free = start + len(text) + 1
     yield "".join(line)
     yield " " * (edge + 2) + chart.x_label
-    named = [(number, series.name) for number, series in enumerate(chart.series) if series.name]
+    numbers = chart.colour_places()
+    named = [
+        (number, series.name) for number, series in zip(numbers, chart.series, strict=True) if series.name
+    ]
     if len(named) > 1:
         for number, name in named:
             yield f"  {SYMBOLS[number % len(SYMBOLS)]} {name}"

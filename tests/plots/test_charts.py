@@ -120,7 +120,12 @@ def test_convergence_of_tasks():
         "task 3",
     ]
     many = [point | {"task": task} for task in range(1, 20) for point in points[:2]]
-    assert [series.name for series in convergence({"r": {"trace": many}}).series] == ["worst of 19 tasks"]
+    several = convergence({"r": {"trace": many}, "s": {"trace": many}})
+    assert [series.name for series in several.series] == (["r, 19 tasks"] + [""] * 18) + (
+        ["s, 19 tasks"] + [""] * 18
+    )
+    assert several.colour_places() == [0] * 19 + [1] * 19
+    assert len(convergence({"r": {"trace": many}}).series) == 19
 
 
 def test_levels():
@@ -196,7 +201,7 @@ def test_pictures(tmp_path, name, start):
     if not name.endswith("svg"):
         pytest.importorskip("matplotlib")
     for again in range(2):
-        save_picture(charts()[:3], str(tmp_path / f"{again}{name}"))
+        save_picture(charts()[:2], str(tmp_path / f"{again}{name}"))
     content = (tmp_path / f"0{name}").read_bytes()
     assert content.startswith(start) and content == (tmp_path / f"1{name}").read_bytes()
 
