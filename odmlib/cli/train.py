@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from odmlib._version import __version__
 from odmlib.cli.common import ProgressLine, ToolParser, UsageError, run_tool, say, warn
@@ -57,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
+    arguments.command = " ".join([PROGRAM, *argv])
     options = make_options(arguments)
     check_files(arguments)
     if arguments.v is not None:
@@ -107,6 +108,7 @@ def make_parser() -> ToolParser:
     parser.option("--features", type=positive_whole_number, metavar="N", help="number of features")
     parser.switch("--zero-based", help="feature indices in the file count from 0")
     parser.option("--json", metavar="FILE", help="write a machine-readable report of the run")
+    parser.option("--report", metavar="FILE", help="write a report of the run as one HTML page")
     parser.option("--margins", metavar="FILE", help="write the margin of every training row, one per line")
     parser.switch("-q", "--quiet", help="say nothing but warnings and results")
     parser.add_argument("training_set_file", metavar="training_set_file")
@@ -171,7 +173,10 @@ def check_files(arguments: argparse.Namespace) -> None:
         raise UsageError("only one file can come from standard input")
     refuse_overwriting(arguments.json, inputs)
     refuse_overwriting(arguments.margins, inputs)
+    refuse_overwriting(arguments.report, inputs)
     if arguments.v is not None:
+        if arguments.report is not None:
+            raise UsageError("--report is about a model; -v makes none (--json writes what -v found)")
         if arguments.margins is not None:
             raise UsageError("--margins are those of a model; -v makes none")
         if arguments.model_file is not None:
@@ -181,8 +186,8 @@ def check_files(arguments: argparse.Namespace) -> None:
         if arguments.training_set_file == "-":
             raise UsageError("name a model file when the training set comes from standard input")
         arguments.model_file = os.path.basename(arguments.training_set_file) + ".model"
-    if [arguments.model_file, arguments.json, arguments.margins].count("-") > 1:
-        raise UsageError("only one of the model, the report and the margins can go to standard output")
+    if [arguments.model_file, arguments.json, arguments.margins, arguments.report].count("-") > 1:
+        raise UsageError("only one of the model, the reports and the margins can go to standard output")
     refuse_overwriting(arguments.model_file, inputs[:2])  # --init may name the model to go on with
 
 
@@ -207,12 +212,14 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
     from odmlib.machines.training import convergence_message, train_problem
     from odmlib.model.text_format import model_text
     from odmlib.solvers.control import CONVERGED
+    from odmlib.solvers.trace import Trace
 
     # the outputs are opened first: a directory that cannot be written to shows before the work, not after
     named = arguments.model_file is not None
     with (
         open_report(arguments.json) as write_report,
         open_margins(arguments.margins) as write_margins,
+        open_output(arguments.report, text=True) if arguments.report else nullcontext() as page,
         open_output(arguments.model_file) if named else nullcontext() as stream,
     ):
         started = time.perf_counter()
@@ -221,7 +228,10 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         tell = teller(arguments)
         tell(describe_data(problem))
         with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
-            model = train_problem(problem, dataclasses.replace(options, callback=progress))
+            trace = Trace(progress)
+            model = train_problem(problem, dataclasses.replace(options, callback=trace))
+        model.report["trace"] = trace.points()
+        trained = model
         estimate = leave_one_out_line(model, problem, options) if arguments.loo else ""
         model = as_in_file(model, arguments.zero_based, serials, n_columns)
         for line in describe_model(model):
@@ -232,7 +242,7 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
             print(
                 estimate,
                 file=sys.stderr
-                if "-" in (arguments.json, arguments.model_file, arguments.margins)
+                if "-" in (arguments.json, arguments.model_file, arguments.margins, arguments.report)
                 else sys.stdout,
                 flush=True,
             )
@@ -243,6 +253,8 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         written = time.perf_counter() - started if named else None
         model.report["seconds"] |= {"read": read_seconds, "write": written}
         write_margins(model.training_margins)
+        if page is not None:
+            write_page(page, trained, problem, arguments)
         write_report(model.report)
     if named:
         tell(f"model written to {'standard output' if arguments.model_file == '-' else arguments.model_file}")
@@ -371,6 +383,15 @@ def open_report(target: str | None) -> Iterator[Callable[[dict[str, Any]], None]
     with open_output(target, text=True) as stream:
         # flushed, so that a full disk shows before the model replaces an older one
         yield lambda report: print(json.dumps(plain(report), indent=2), file=stream, flush=True)
+
+
+def write_page(page: IO[str], model: Model, problem: Problem, arguments: argparse.Namespace) -> None:
+    from odmlib.plots.page import report_page
+
+    name = os.path.basename(shown_name(arguments.training_set_file))
+    for piece in report_page(model, problem, name, arguments.command):
+        page.write(piece)
+    page.flush()
 
 
 @contextmanager

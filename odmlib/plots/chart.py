@@ -1,0 +1,129 @@
+"""Chart: what is to be drawn, as numbers; svg.py, text.py and picture.py draw it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from odmlib.errors import ParameterError
+
+# colours that people with any colour sight can tell apart (Okabe and Ito)
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d1f", "#555555")
+
+
+SMALLEST = 1e-300  # on a logarithmic axis
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points to be joined (`line`, `step`), dotted (`points`), or bars over the intervals between len(y) + 1
+    edges x (`bars`)."""
+
+    name: str
+    x: list[float]
+    y: list[float]
+    kind: str = "line"
+    colour: int | None = None  # place among the colours; None: that of the series in the chart
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One picture with axes; `marks` are vertical lines: (place, name)."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: list[Series]
+    x_log: bool = False
+    y_log: bool = False
+    marks: list[tuple[float, str]] = field(default_factory=list)
+
+    def data(self) -> dict[str, Any]:
+        """The numbers, as JSON can hold them."""
+        return {
+            "title": self.title,
+            "x": self.x_label,
+            "y": self.y_label,
+            "series": [
+                {"name": series.name, "x": list(series.x), "y": list(series.y)} for series in self.series
+            ],
+        }
+
+    def colour_places(self) -> list[int]:
+        """Of every series its place among the colours (or symbols)."""
+        return [place if series.colour is None else series.colour for place, series in enumerate(self.series)]
+
+    def x_axis(self) -> Axis:
+        values = [value for series in self.series for value in series.x]
+        return Axis.over(values + [place for place, _ in self.marks], self.x_log)
+
+    def y_axis(self) -> Axis:
+        values = [value for series in self.series for value in series.y]
+        if any(series.kind == "bars" for series in self.series):
+            values.append(0.0)
+        return Axis.over(values, self.y_log)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """From numbers to places between 0 and 1, with ticks at round numbers."""
+
+    low: float
+    high: float
+    log: bool
+    ticks: list[float]
+
+    @classmethod
+    def over(cls, values: list[float], log: bool) -> Axis:
+        shown = [value for value in values if math.isfinite(value) and (value >= SMALLEST or not log)]
+        low, high = (min(shown), max(shown)) if shown else (0.1, 1.0)
+        if log:
+            first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+            last = max(last, first + 1)
+            stride = max(1, math.ceil((last - first) / 6))
+            ticks = [10.0**power for power in range(first, last + 1, stride)]
+            return cls(10.0**first, 10.0**last, True, ticks)
+        if high - low > 1e300:
+            raise ParameterError(f"values from {low:g} to {high:g} are too far apart to be drawn")
+        if high - low <= 1e-12 * max(abs(low), abs(high), 1e-280):  # as good as one value
+            room = 0.5 * max(abs(low), abs(high)) or 0.5
+            low, high = low - room, high + room
+        step = round_step((high - low) / 6)
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        ticks = [place * step for place in range(first, last + 1)]
+        return cls(ticks[0], ticks[-1], False, ticks)
+
+    def place(self, value: float) -> float:
+        """0 at the lower end, 1 at the upper; nan where a value has no place."""
+        if not math.isfinite(value) or (self.log and value < SMALLEST):
+            return math.nan
+        if self.log:
+            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
+        return (value - self.low) / (self.high - self.low)
+
+    def label(self, tick: float) -> str:
+        if self.log:
+            power = round(math.log10(tick))
+            return f"{tick:g}" if -3 <= power <= 4 else f"1e{power}"
+        return f"{round(tick, 12):g}"
+
+
+def round_step(raw: float) -> float:
+    """The nearest of 1, 2, 2.5, 5 times a power of ten that is not below.
+
+    >>> round_step(0.13), round_step(34)
+    (0.2, 50.0)
+    """
+    power = 10.0 ** math.floor(math.log10(raw))
+    return power * next(step for step in (1, 2, 2.5, 5, 10) if step * power >= raw * 0.999)
+
+
+def step_points(series: Series) -> list[tuple[float, float]]:
+    """The corners of a step function that takes each y from its x on."""
+    points: list[tuple[float, float]] = []
+    for x, y in zip(series.x, series.y, strict=True):
+        if points:
+            points.append((x, points[-1][1]))
+        points.append((x, y))
+    return points

@@ -1,0 +1,219 @@
+"""The pictures of the papers, as numbers: functions that give a Chart each.
+
+    margin_distribution  how many rows have at most a margin, for several models (the ODM paper's Figure 1)
+    margin_histograms    how many rows have which margin, a chart per model (mcODM's Figure 2)
+    accuracy_curve       cross-validated accuracy against lambda, or another number
+    convergence          relative duality gap against time
+    level_charts         what the levels of a partitioned machine (SODM) reached, and when
+
+A chart's `data()` are its numbers; plots.picture.save_picture and plots.text.text_chart draw it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data.labels import python_label
+from odmlib.errors import ParameterError
+from odmlib.plots.chart import Chart, Series, round_step
+
+if TYPE_CHECKING:
+    from odmlib.data.problem import Problem
+    from odmlib.options import TrainOptions
+
+Floats = NDArray[np.float64]
+
+MOST_POINTS = 1000  # of a curve: more are not seen
+BINS = 24
+MOST_TASKS = 8  # that have names and colours of their own
+MOST_CURVES = 100
+ZERO = [(0.0, "")]
+FRACTION = "part of the rows"
+
+
+def cumulative(margins: Floats) -> tuple[Floats, Floats]:
+    """Ascending margins, and the part of the rows up to each.
+
+    >>> [values.tolist() for values in cumulative(np.array([2.0, -1.0, 1.0, 3.0]))]
+    [[-1.0, 1.0, 2.0, 3.0], [0.25, 0.5, 0.75, 1.0]]
+    """
+    values = np.sort(np.asarray(margins, dtype=np.float64))
+    return values, np.arange(1, len(values) + 1) / len(values)
+
+
+def margin_distribution(margins: Mapping[str, Floats], relative: bool = False, title: str = "") -> Chart:
+    """Cumulative margin distribution of one or several models: name -> `model.margins(X, y)`.
+
+    relative: each model's margins are divided by their mean size, so that only the shapes are compared.
+    """
+    series = []
+    for name, values in _scaled(margins, relative).items():
+        x, y = cumulative(values)
+        if len(x) > MOST_POINTS:
+            kept = np.unique(np.linspace(0, len(x) - 1, MOST_POINTS).astype(np.int64))
+            x, y = x[kept], y[kept]
+        series.append(Series(name, [float(x[0]), *x.tolist()], [0.0, *y.tolist()], "step"))
+    return Chart(
+        title or "cumulative margin distribution",
+        "margin / mean size" if relative else "margin",
+        FRACTION,
+        series,
+        marks=ZERO,
+    )
+
+
+def margin_histograms(
+    margins: Mapping[str, Floats], bins: int = BINS, relative: bool = False, title: str = ""
+) -> list[Chart]:
+    """Histograms of margins on the same intervals, a chart per name; an edge stands at 0."""
+    scaled = _scaled(margins, relative)
+    low, high = (float(f([f(values) for values in scaled.values()])) for f in (min, max))
+    if high - low > 1e300:
+        raise ParameterError(f"margins from {low:g} to {high:g} are too far apart to be drawn")
+    width = round_step(max(high - low, 1e-9 * max(abs(low), abs(high)), 1e-280) / bins)
+    first, last = math.floor(low / width + 1e-9), math.ceil(high / width - 1e-9)
+    edges = np.arange(first, max(last, first + 1) + 1) * width
+    charts = []
+    for name, values in scaled.items():
+        counts, _ = np.histogram(values, edges)
+        wrong = float(np.mean(values <= 0))
+        charts.append(
+            Chart(
+                f"{title}{name}: {len(values)} rows, {100 * wrong:.3g}% at or below 0",
+                "margin / mean size" if relative else "margin",
+                "rows",
+                [Series(name, edges.tolist(), counts.astype(float).tolist(), "bars")],
+                marks=ZERO,
+            )
+        )
+    return charts
+
+
+def by_class(margins: Floats, y: Any) -> dict[str, Floats]:
+    """The margins of the rows of each class, by its label."""
+    labels = np.asarray(y).ravel()
+    distinct = np.unique(labels)
+    return {f"class {python_label(label)}": margins[labels == label] for label in distinct}
+
+
+def _scaled(margins: Mapping[str, Floats], relative: bool) -> dict[str, Floats]:
+    result = {}
+    for name, values in margins.items():
+        values = np.asarray(values, dtype=np.float64)
+        if len(values) == 0:
+            raise ParameterError(f"{name}: no margins to draw")
+        size = float(np.abs(values).mean()) if relative else 1.0
+        result[name] = values / size if size > 0 else values
+    return result
+
+
+def accuracy_curve(
+    X: Any, y: Any, over: str = "lambda_", values: Sequence[float] = (), folds: int = 5, **options: Any
+) -> Chart:
+    """Cross-validated accuracy for each value of a number of `train`: lambda_, C, gamma, nu, theta ...
+
+    >>> import odmlib
+    >>> X, y = odmlib.read_data("data/iris.txt")
+    >>> accuracy_curve(X, y, "C", [0.01, 1], kernel="linear").series[0].x
+    [0.01, 1.0]
+    """
+    from odmlib.data.problem import Problem
+    from odmlib.machines.training import make_settings
+
+    settings = make_settings(options)
+    problem = Problem.from_arrays(X, y, settings.sample_weight, settings.class_weight)
+    return accuracy_chart(problem, settings, over, values, folds)
+
+
+def accuracy_chart(
+    problem: Problem,
+    settings: TrainOptions,
+    over: str,
+    values: Sequence[float],
+    folds: int,
+    tell: Callable[[int], object] | None = None,
+) -> Chart:
+    """`accuracy_curve` for data that are checked already; `tell` hears how many values are done."""
+    from odmlib.selection.cross_validation import cross_validate
+
+    if not values:
+        raise ParameterError("no values are given to measure the accuracy at")
+    accuracies = []
+    for place, value in enumerate(values):
+        one = with_value(settings, over, value)
+        accuracies.append(100 * cross_validate(problem, one, folds).accuracy)
+        if tell is not None:
+            tell(place + 1)
+    name = over.rstrip("_")
+    numbers = [float(value) for value in values]
+    log = min(numbers) > 0 and max(numbers) / min(numbers) > 20
+    title = f"{folds}-fold accuracy against {name}: {settings.machine}, {settings.kernel} kernel"
+    return Chart(title, name, "accuracy in %", [Series("", numbers, accuracies)], x_log=log)
+
+
+def with_value(settings: TrainOptions, name: str, value: float) -> TrainOptions:
+    """The settings with another value of one number."""
+    changes: dict[str, Any] = {"C": None, "lambda_": None} if name in ("C", "lambda_") else {}
+    changes[name] = int(value) if name == "degree" else float(value)
+    return dataclasses.replace(settings, **changes)
+
+
+def convergence(reports: Mapping[str, Mapping[str, Any]]) -> Chart:
+    """Relative duality gap against time: name -> report with a `trace`, as odm-train --json writes it."""
+    series = []
+    for place, (name, report) in enumerate(reports.items()):
+        trace = report.get("trace")
+        if not isinstance(trace, list) or not trace:
+            raise ParameterError(
+                f"{name}: the report holds no trace; odm-train --json of this version writes one"
+            )
+        series += _gap_series(name if len(reports) > 1 else "", trace, len(reports) > 1, place)
+    tolerances = {report.get("parameters", {}).get("tol") for report in reports.values()}
+    wanted = f" (wanted {tolerances.pop():g})" if len(tolerances) == 1 and None not in tolerances else ""
+    return Chart(f"convergence{wanted}", "seconds", "relative duality gap", series, y_log=True)
+
+
+def _gap_series(name: str, trace: list[dict[str, Any]], several: bool, colour: int) -> list[Series]:
+    """A curve per task; of several runs, or of many tasks, all of one colour."""
+    known = [point for point in trace if point.get("gap") is not None and point["gap"] > 0]
+    tasks = sorted({point.get("task", 1) for point in known})
+    if len(tasks) <= 1:
+        return [_line(name, known, colour)]
+    if len(tasks) <= MOST_TASKS and not several:
+        return [
+            _line(f"task {task}", [point for point in known if point.get("task", 1) == task])
+            for task in tasks
+        ]
+    # more: thin out the names, not the curves
+    groups = [[point for point in known if point.get("task", 1) == task] for task in tasks[:MOST_CURVES]]
+    title = f"{name}, {len(tasks)} tasks" if name else ""
+    return [_line(title if not k else "", group, colour) for k, group in enumerate(groups)]
+
+
+def _line(name: str, points: list[dict[str, Any]], colour: int | None = None) -> Series:
+    x, y = ([float(point[key]) for point in points] for key in ("seconds", "gap"))
+    return Series(name, x, y, colour=colour)
+
+
+def level_charts(report: Mapping[str, Any], name: str = "") -> list[Chart]:
+    """Gap, and accuracy where it is known, of every level of a partitioned machine against time."""
+    levels = report.get("levels") or (report.get("details") or {}).get("levels")
+    if not isinstance(levels, list) or not levels:
+        raise ParameterError(f"{name or 'the report'}: no levels; those are of machine sodm")
+    title = "levels: " + ", ".join(str(level.get("partitions", "?")) for level in levels) + " partitions"
+    charts = []
+    for key, label, factor in (("gap", "relative duality gap", 1.0), ("accuracy", "accuracy in %", 100.0)):
+        known = [level for level in levels if level.get(key) is not None and level.get("seconds") is not None]
+        if known:
+            x = [float(level["seconds"]) for level in known]
+            y = [factor * float(level[key]) for level in known]
+            charts.append(Chart(title, "seconds", label, [Series("", x, y)], y_log=key == "gap"))
+    if not charts:
+        raise ParameterError(f"{name or 'the report'}: the levels have neither a gap nor an accuracy")
+    return charts

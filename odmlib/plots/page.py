@@ -1,0 +1,252 @@
+"""The report of a training run as one HTML page: no script, nothing from the network, readable on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data.checking import statistics
+from odmlib.data.labels import python_label
+from odmlib.errors import ParameterError
+from odmlib.plots.chart import Chart
+from odmlib.plots.figures import convergence, level_charts, margin_distribution, margin_histograms
+from odmlib.plots.svg import svg_element
+
+if TYPE_CHECKING:
+    from odmlib.data.problem import Problem
+    from odmlib.model.model import Model
+
+MOST_CLASSES = 30  # of a confusion matrix; beyond, the commonest confusions are listed
+MOST_LINES = 50  # of a table
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --good: #009e73; --bad: #d55e00; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1rem; max-width: 60rem; font: 1rem/1.5 system-ui, sans-serif;
+  background: #fff; color: #222; }
+@media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } }
+h1 { font-size: 1.5rem; margin: 0 0 .5rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; border-bottom: 1px solid var(--line); }
+p { margin: .5rem 0; overflow-wrap: anywhere; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .5rem; }
+.facts div { background: var(--soft); border-radius: .5rem; padding: .5rem .75rem; }
+.facts b { display: block; font-size: 1.25rem; overflow-wrap: anywhere; }
+.good { color: var(--good); } .bad { color: var(--bad); }
+.scroll { overflow-x: auto; max-width: 100%; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .25rem 0; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; white-space: normal; }
+.matrix td, .matrix thead th { text-align: center; }
+.small { font-size: .85rem; opacity: .8; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem; }
+svg { display: block; width: 100%; height: auto; max-width: 36rem; }
+code { overflow-wrap: anywhere; }
+"""
+
+
+def report_page(model: Model, problem: Problem, name: str, command: str = "") -> Iterator[str]:
+    """The page in pieces: `model` as it was trained on `problem`, which came from the file `name`.
+
+    The report of the model may hold a `trace` (solvers/trace.py) and `levels`; they are drawn if there.
+    """
+    report = model.report
+    title = f"{model.machine}, {model.formula.name} kernel, on {name}"
+    yield (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>\n"
+    )
+    predicted = model.positions(problem.rows)
+    right = int((predicted == problem.codes).sum())
+    n = problem.rows.n_rows
+    yield f"<h1>{escape(title)}</h1>\n"
+    yield _facts(_headline(report, right, n))
+    if command:
+        yield f'<p class="small"><code>{escape(command)}</code></p>\n'
+    yield "<h2>Data</h2>\n"
+    yield from _data(problem)
+    yield "<h2>Parameters</h2>\n"
+    yield from _parameters(report)
+    yield "<h2>Convergence</h2>\n"
+    yield from _convergence(report)
+    yield "<h2>Margins</h2>\n"
+    yield from _margins(model)
+    yield "<h2>Labels predicted for the training rows</h2>\n"
+    yield from _labels(problem, predicted)
+    if report.get("tasks"):
+        yield "<h2>Tasks</h2>\n"
+        yield from _tasks(report["tasks"])
+    yield f'<p class="small">odmlib {escape(str(report["version"]))}</p>\n</main></body></html>\n'
+
+
+def _headline(report: Mapping[str, Any], right: int, n: int) -> Iterator[tuple[str, str, str]]:
+    done = report["status"] == "converged"
+    yield "status", report["status"].replace("_", " "), "good" if done else "bad"
+    yield "relative duality gap", _short(report["gap"]), "good" if done else "bad"
+    yield "training accuracy", f"{100 * right / n:.4g}%", ""
+    if found := report.get("leave_one_out"):
+        yield "leave-one-out accuracy", f"{100 * found['accuracy']:.4g}%", ""
+    yield "seconds", _short(report["seconds"]["train"]), ""
+    if report["support_vectors"] is not None:
+        yield "support vectors", f"{report['support_vectors']:,}", ""
+    yield "mean margin", _short(report["margin"]["mean"]), ""
+    yield "margin variance", _short(report["margin"]["variance"]), ""
+
+
+def _facts(facts: Iterable[tuple[str, str, str]]) -> str:
+    boxes = "".join(
+        f'<div>{escape(name)}<b class="{kind}">{escape(value)}</b></div>' for name, value, kind in facts
+    )
+    return f'<div class="facts">{boxes}</div>\n'
+
+
+def _data(problem: Problem) -> Iterator[str]:
+    labels = problem.labels[problem.codes]
+    numeric = problem.labels.dtype.kind in "fiu"
+    found = statistics(
+        problem.rows, labels.astype(np.float64) if numeric else problem.codes.astype(np.float64)
+    )
+    yield _table(
+        [],
+        [
+            ("rows", f"{found['rows']:,}"),
+            ("features", f"{found['features']:,}"),
+            ("never change", f"{found['constant_features']:,}"),
+            ("values stored", f"{found['nonzeros']:,} ({100 * found['density']:.3g}%)"),
+            ("values", f"{found['lowest']:g} to {found['highest']:g}"),
+            ("rows that repeat others", f"{found['duplicate_rows']:,}"),
+            ("errors that cannot be avoided", f"{found['unavoidable_errors']:,}"),
+        ],
+    )
+
+
+def _parameters(report: Mapping[str, Any]) -> Iterator[str]:
+    rows = [
+        (name, _short(value) if isinstance(value, int | float) else str(value))
+        for name, value in report["parameters"].items()
+    ]
+    rows += [("seed", str(report["seed"])), ("threads", str(report["threads"])), ("solver", report["solver"])]
+    if len(report["labels"]) > 2:
+        rows.append(("scheme", report["scheme"]))
+    yield _table([], rows)
+
+
+def _convergence(report: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"<p>{report['iterations']:,} iterations; primal objective {_short(report['primal'], 8)}, "
+        f"dual {_short(report['dual'], 8)}.</p>\n"
+    )
+    charts = []
+    with suppress(ParameterError):  # trained without a trace
+        charts += [convergence({"": report})]
+    with suppress(ParameterError):  # most machines have no levels
+        charts += level_charts(report)
+    yield _charts(chart for chart in charts if any(len(series.x) > 1 for series in chart.series))
+
+
+def _margins(model: Model) -> Iterator[str]:
+    margins = model.training_margins
+    assert margins is not None
+    summary = model.report["margin"]
+    yield ("<p>By how much the label of each training row wins; rows at or left of 0 lose.</p>\n")
+    quantiles = [(f"{100 * float(part):g}%", _short(value)) for part, value in summary["quantiles"].items()]
+    yield _table(
+        ["", "minimum", *(part for part, _ in quantiles), "mean"],
+        [("margin", _short(summary["min"]), *(value for _, value in quantiles), _short(summary["mean"]))],
+    )
+    charts = [margin_distribution({model.machine: margins}), *margin_histograms({"margins": margins})]
+    yield _charts(charts)
+
+
+def _labels(problem: Problem, predicted: NDArray[np.int64]) -> Iterator[str]:
+    names = [str(python_label(label)) for label in problem.labels]
+    k = len(names)
+    counts = np.bincount(problem.codes * k + predicted, minlength=k * k).reshape(k, k)
+    true, given, hits = counts.sum(axis=1), counts.sum(axis=0), np.diag(counts)
+    if k <= MOST_CLASSES:
+        yield "<p>Rows: the label in the data. Columns: the label predicted.</p>\n"
+        yield _matrix(names, counts)
+    else:
+        wrong = counts - np.diag(hits)
+        order = np.argsort(-wrong.ravel(), kind="stable")[:20]
+        confusions = [
+            (names[place // k], names[place % k], f"{wrong.ravel()[place]:,}")
+            for place in order.tolist()
+            if wrong.ravel()[place]
+        ]
+        yield f"<p>{k} classes; the commonest confusions:</p>\n"
+        yield _table(["label", "predicted", "rows"], confusions)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        precision, recall = hits / given, hits / true
+        both = 2 * hits / (given + true)
+    lines = [
+        (
+            names[c],
+            f"{true[c]:,}",
+            f"{given[c]:,}",
+            _percent(precision[c]),
+            _percent(recall[c]),
+            _percent(both[c]),
+        )
+        for c in range(k)
+    ]
+    yield _table(["label", "rows", "predicted", "precision", "recall", "F1"], lines[:MOST_LINES])
+    if k > MOST_LINES:
+        yield f'<p class="small">and {k - MOST_LINES} labels more</p>\n'
+    yield '<p class="small">These rows were trained on: other data will do worse (odm-train -v, --loo).</p>\n'
+
+
+def _matrix(names: Sequence[str], counts: NDArray[np.int64]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    lines = []
+    for name, row in zip(names, counts, strict=True):
+        total = max(1, int(row.sum()))
+        cells = ""
+        for other, count in zip(names, row.tolist(), strict=True):
+            colour = "0 158 115" if name == other else "213 94 0"  # right, wrong
+            cells += f'<td style="background:rgb({colour} / {0.6 * count / total:.2f})">{count:,}</td>'
+        lines.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
+    return (
+        f'<div class="scroll"><table class="matrix"><thead><tr><th></th>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>\n"
+    )
+
+
+def _tasks(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    lines = [
+        (
+            " against ".join(map(str, task["labels"]))
+            + ("" if len(task["labels"]) > 1 else " against others"),
+            task["status"].replace("_", " "),
+            f"{task['iterations']:,}",
+            _short(task["gap"]),
+            "" if task["support_vectors"] is None else f"{task['support_vectors']:,}",
+        )
+        for task in tasks[:MOST_LINES]
+    ]
+    yield _table(["classes", "status", "iterations", "gap", "support vectors"], lines)
+    if len(tasks) > MOST_LINES:
+        yield f'<p class="small">and {len(tasks) - MOST_LINES} tasks more</p>\n'
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    top = f"<thead><tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr></thead>" if head else ""
+    body = "".join("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table>{top}<tbody>{body}</tbody></table></div>\n'
+
+
+def _charts(charts: Iterable[Chart]) -> str:
+    return f'<div class="charts">{"".join(map(svg_element, charts))}</div>\n'
+
+
+def _short(value: Any, digits: int = 4) -> str:
+    return "unknown" if value is None else f"{value:.{digits}g}"
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.4g}%" if np.isfinite(part) else "-"
