@@ -2,6 +2,7 @@
 
 ODMLIB_DEBUG=1   compile with Cython's bounds and initialisation checks
 ODMLIB_NATIVE=1  compile for this machine's processor only (never the default: wheels must run anywhere)
+On Windows GCC (mingw-w64) is the compiler: the loops are written with vector types, which MSVC does not have.
 """
 
 import os
@@ -12,6 +13,7 @@ from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("ODMLIB_DEBUG") == "1"
 NATIVE = os.environ.get("ODMLIB_NATIVE") == "1"
+WINDOWS = os.name == "nt"
 
 # checked and plain builds must never pick up each other's files
 BUILD = "build/debug" if DEBUG else "build"
@@ -45,14 +47,14 @@ class BuildExtensions(build_ext):
 
     def build_extensions(self):
         if self.compiler.compiler_type == "msvc":
-            compile_flags, link_flags = ["/O2", "/std:c++17"], []
-        else:
-            compile_flags = ["-O3", "-std=c++17", "-pthread", "-Wno-unused-function"]
-            link_flags = ["-pthread"]
-            # -g0: Python's own flags often ask for debugging symbols, which make wheels ten times as large
-            compile_flags += ["-g", "-D_GLIBCXX_ASSERTIONS"] if DEBUG else ["-g0"]
-            if NATIVE:
-                compile_flags.append("-march=native")
+            raise SystemExit("odmlib is compiled by GCC or Clang, not by MSVC, which has no vector types")
+        compile_flags = ["-O3", "-std=c++17", "-pthread", "-Wno-unused-function"]
+        # on Windows the runtime of GCC goes into the modules: it is not there on other machines
+        link_flags = ["-pthread"] + (["-static"] if WINDOWS else [])
+        # -g0: Python's own flags often ask for debugging symbols, which make wheels ten times as large
+        compile_flags += ["-g", "-D_GLIBCXX_ASSERTIONS"] if DEBUG else ["-g0"]
+        if NATIVE:
+            compile_flags.append("-march=native")
         for extension in self.extensions:
             extension.extra_compile_args = compile_flags
             extension.extra_link_args = link_flags
@@ -73,9 +75,18 @@ def extensions():
         )
 
 
+def tools():
+    """The tools as plain scripts, which start fastest; Windows runs programs (.exe) only."""
+    scripts = sorted(Path("bin").glob("odm-*"))
+    if not WINDOWS:
+        return {"scripts": [str(path) for path in scripts]}
+    entries = [f"{path.name} = odmlib.cli.{path.name.removeprefix('odm-')}:main" for path in scripts]
+    return {"entry_points": {"console_scripts": entries}}
+
+
 setup(
     ext_modules=list(extensions()),
     cmdclass={"build_ext": BuildExtensions},
-    options={"build": {"build_base": BUILD}},
-    scripts=[str(path) for path in sorted(Path("bin").glob("odm-*"))],
+    options={"build": {"build_base": BUILD}} | ({"build_ext": {"compiler": "mingw32"}} if WINDOWS else {}),
+    **tools(),
 )

@@ -347,7 +347,7 @@ def _items(row: Any, base: int, number: int) -> list[tuple[int, Any]]:
     if isinstance(row, Mapping):
         try:
             items = sorted(row.items())
-            if not all(isinstance(index, Integral) and index >= base for index, _ in items):
+            if not all(isinstance(index, Integral) and int(index) >= base for index, _ in items):
                 raise TypeError
         except TypeError:
             raise ParameterError(f"x[{number}]: indices must be whole numbers from {base}") from None

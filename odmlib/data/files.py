@@ -290,7 +290,7 @@ def _standard_output(text: bool) -> Iterator[IO[Any]]:
 def _opened(path: str, flags: int, name: str, mode: int = 0o666) -> Iterator[int]:
     """A file descriptor, closed at the end; an error of closing is an error."""
     try:
-        descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), mode)
+        descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0), mode)
     except OSError as error:
         raise _named(error, name) from None
     try:
@@ -346,6 +346,8 @@ def _replacement(path: str, text: bool) -> Iterator[IO[Any]]:
 
 def _take_over(descriptor: int, before: os.stat_result) -> None:
     """Owner and permissions of the file that will be replaced, as far as we may set them."""
+    if not hasattr(os, "fchown"):  # Windows: access goes with the directory
+        return
     with suppress(PermissionError):
         os.fchown(descriptor, before.st_uid, before.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(before.st_mode))

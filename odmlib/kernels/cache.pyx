@@ -18,8 +18,9 @@ cdef index_t SLOT_BYTES = sizeof(void *) + 3 * sizeof(index_t)
 cdef index_t MEGABYTE = 1 << 20
 
 
-cdef extern from "<cstdlib>" nogil:
-    void *aligned_alloc "std::aligned_alloc"(size_t alignment, size_t size)
+cdef extern from "memory.h" nogil:
+    void *odm_aligned_alloc(size_t alignment, size_t size) noexcept
+    void odm_aligned_free(void *memory) noexcept
 
 
 def bytes_for_all(n_rows, wide):
@@ -75,7 +76,7 @@ cdef class RowCache:
         cdef index_t slot
         if self._memory:
             for slot in range(self._n_slots):
-                free(self._memory[slot])
+                odm_aligned_free(self._memory[slot])
         free(self._memory)
         free(self._row_of)
         free(self._newer)
@@ -148,7 +149,7 @@ cdef class RowCache:
         """Give back the memory of all rows; they are computed again when asked for."""
         cdef index_t slot
         for slot in range(self._n_slots):
-            free(self._memory[slot])
+            odm_aligned_free(self._memory[slot])
             self._memory[slot] = NULL
             if self._row_of[slot] >= 0:
                 self._slot_of[self._row_of[slot]] = -1
@@ -194,7 +195,7 @@ cdef class RowCache:
         # an emptied slot waits at the old end; new memory is taken only when there is none
         if self._n_slots < self.capacity and not (self._oldest >= 0 and self._row_of[self._oldest] < 0):
             slot = self._n_slots
-            self._memory[slot] = aligned_alloc(64, self._row_bytes)
+            self._memory[slot] = odm_aligned_alloc(64, self._row_bytes)
             if self._memory[slot] is not NULL:
                 self._n_slots = self._n_slots + 1
                 self._row_of[slot] = -1

@@ -105,7 +105,7 @@ class ODMLClassifier(
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> ODMLClassifier(kernel="linear").fit(X, y).score(X, y) > 0.9
+    >>> ODMLClassifier().fit(X, y).score(X, y) > 0.9
     True
     """
 
