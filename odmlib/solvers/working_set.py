@@ -170,7 +170,9 @@ class _Run:
         self.kernel, self.loss = kernel, loss
         self.y, self.costs = _checked("y", y, m), _checked("costs", costs, m)
         self.cache_bytes, self.threads, self.seed = cache_bytes, threads, seed
-        self.wide = float32_is_too_coarse(kernel, _stiffness(loss) * self.costs)
+        self.wide = float32_is_too_coarse(kernel, stiffness(loss) * self.costs)
+        if shared is not None and shared.wide:
+            self.wide = True  # more than needed does no harm
         self.shared = shared if shared is not None and shared.wide == self.wide else None
         self.counted = (0, 0) if self.shared is None else (self.shared.hits, self.shared.misses)
         self.left_out_duals = np.zeros(m)
@@ -195,9 +197,16 @@ class _Run:
         self.counts["sweeps"] += phase.state.sweeps
         del self.phase
 
-    def begin_from(self, start: NDArray[np.float64], control: Control) -> str | None:
-        """Add the starting duals, some rows at a time; a status when the time is over before that."""
+    def begin_from(
+        self, start: NDArray[np.float64], scores: NDArray[np.float64] | None, control: Control
+    ) -> str | None:
+        """Add the starting duals, some rows at a time; a status when the time is over before that.
+
+        `scores` are theirs, where known: then nothing is computed."""
         start = _checked("start", start, self.kernel.n_rows)
+        if scores is not None:
+            self.phase.state.resume(start, _checked("start_scores", scores, self.kernel.n_rows))
+            return None
         rows = np.flatnonzero(start)
         step = min(self.phase.size, _rows_at_a_time(self.phase.m))
         for begin in range(0, len(rows), step):
@@ -306,19 +315,20 @@ def solve_working_set(
     threads: int = 1,
     seed: int = 0,
     start: NDArray[np.float64] | None = None,
+    start_scores: NDArray[np.float64] | None = None,
     cache: RowCache | None = None,
     centre: MovingCentre | None = None,
 ) -> SolverResult:
     """Minimise 1/2 a'Qa + sum conj_i(a_i) over the signed duals a; Q_ij = y_i y_j k_ij, y = +-1.
 
-    `start`: duals to begin from. At most `cache_bytes` are spent on kernel rows. `cache`: rows of this kernel
-    that other problems leave behind or share, taken where their width is the one needed here. `centre`: of
+    `start`: duals to begin from, `start_scores`: f of all rows under them, where known. At most `cache_bytes` are spent on kernel rows. `cache`: rows of this kernel
+    that other problems leave behind or share, taken where they are exact enough. `centre`: of
     ODM^L, whose gap then is the one that counts; none of its rows ever rests, so all phases are of all rows.
     """
     run = _Run(kernel, y, costs, loss, cache_bytes, threads, seed, cache)
     m = kernel.n_rows
     shrinking = shrinking and kernel.formula.name != "precomputed"
-    status = run.begin_from(start, control) if start is not None else None
+    status = run.begin_from(start, start_scores, control) if start is not None else None
     own_limit = max(10_000, 100 * m)
     watch = Watch()
     iteration = 0
@@ -388,7 +398,34 @@ def float32_is_too_coarse(kernel: Kernel, costs: NDArray[np.float64]) -> bool:
     return 2 * float(costs.max()) * moved > SAFE_PART
 
 
-def _stiffness(loss: MarginLoss) -> float:
+def best_multiple_of(
+    duals: NDArray[np.float64], margins: NDArray[np.float64], costs: NDArray[np.float64], loss: MarginLoss
+) -> float:
+    """The t >= 0 with the largest dual value -1/2 t^2 a'Qa - sum conj_i(t a_i); `margins` are those of a.
+
+    The conjugates are taken as a quadratic in t through 0, which they are for ODM and, as far as they are
+    finite, for SVM. 0 where nothing is known.
+    """
+    square = float(duals @ margins)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        largest = 1.0 if loss.smooth else float(np.nanmin(np.where(duals > 0, costs / duals, np.inf), initial=np.inf))
+    if not (math.isfinite(largest) and largest > 0 and square > 0):
+        return 0.0
+    whole, half = (_conjugates(t * largest * duals, costs, loss) for t in (1.0, 0.5))
+    slope, bend = 4 * half - whole, 4 * whole - 8 * half + largest**2 * square
+    if not (math.isfinite(whole) and slope < 0 < bend):
+        return 0.0
+    t = -slope / bend
+    return largest * (t if loss.smooth else min(t, 1.0))
+
+
+def _conjugates(duals: NDArray[np.float64], costs: NDArray[np.float64], loss: MarginLoss) -> float:
+    """sum_i conj_i(a_i): at margin 0 the gap's summands are loss_i(0) + conj_i(a_i)."""
+    losses, total = value_and_gap(loss, duals, np.zeros_like(duals), costs, 1)
+    return total - losses
+
+
+def stiffness(loss: MarginLoss) -> float:
     """What a row's cost is multiplied by in the steepest part of its loss."""
     return max(loss.variance, loss.hinge) if isinstance(loss, (HingeLoss, MeanVarianceLoss)) else 1.0
 
