@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from odmlib.machines.training import train
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
+    from odmlib.selection.grid import GridPoint, GridResult, grid_search
     from odmlib.selection.leave_one_out import LeaveOneOut, leave_one_out
 
 # where each public name lives: imported at first use, so that the tools start fast
@@ -37,6 +38,9 @@ _HOMES = {
     "train": "odmlib.machines.training",
     "Model": "odmlib.model.model",
     "load_model": "odmlib.model.text_format",
+    "grid_search": "odmlib.selection.grid",
+    "GridPoint": "odmlib.selection.grid",
+    "GridResult": "odmlib.selection.grid",
     "leave_one_out": "odmlib.selection.leave_one_out",
     "LeaveOneOut": "odmlib.selection.leave_one_out",
     "OdmError": "odmlib.errors",
@@ -51,6 +55,8 @@ __all__ = [
     "ConvergenceWarning",
     "DataFormatError",
     "Dataset",
+    "GridPoint",
+    "GridResult",
     "LeaveOneOut",
     "Model",
     "ModelFormatError",
@@ -58,6 +64,7 @@ __all__ = [
     "ParameterError",
     "RangeFormatError",
     "__version__",
+    "grid_search",
     "leave_one_out",
     "load_model",
     "read_data",

@@ -28,6 +28,7 @@ from odmlib.solvers.centre import MovingCentre
 from odmlib.solvers.control import STALLED, Control, SolverResult, relative_gap
 
 BLOCK_ROWS = 512  # rows of a block
+KINKED_BLOCK_ROWS = 128  # the same for SVM and ODM^L, whose blocks are harder, where all kernel rows are there
 KEPT = 0.5  # part of the last block that stays
 BLOCK_FRACTION = 0.01  # a block is solved to this part of its gap ...
 ENOUGH = 0.1  # ... or to this part of its share of the gap asked for
@@ -98,7 +99,8 @@ class _Phase(BlockSteps):
         self.m = self.kernel.n_rows
         self.y, self.costs, self.smooth = run.y[some], run.costs[some], run.loss.smooth
         self.conjugates_left_out, self.support_left_out = 0.0, 0
-        self.size = max(1, min(BLOCK_ROWS, self.m, self.cache.capacity))
+        most = BLOCK_ROWS if self.smooth or not self.cache.frozen else KINKED_BLOCK_ROWS
+        self.size = max(1, min(most, self.m, self.cache.capacity))
         self.state = WorkingSet(
             self.cache, run.loss, self.y.copy(), self.costs.copy(), run.threads, run.seed, self.size
         )
