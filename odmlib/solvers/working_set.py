@@ -53,6 +53,7 @@ class BlockSteps:
         self.state, self.size, self.worth = state, size, worth
         self.m = len(worth)
         self.last = np.empty(0, dtype=np.int64)  # the last block, rows to keep first
+        self.is_last = np.zeros(self.m, dtype=bool)  # the same, by row
 
     def choose(self) -> NDArray[np.int64]:
         """The next block, ascending: a part of the last one and the rows of largest gain."""
@@ -82,9 +83,11 @@ class BlockSteps:
                 return status
         self.state.commit()
         # rows with a part in the solution, the latest ones first, stay longest
-        fresh = np.setdiff1d(block, self.last, assume_unique=True)
-        order = np.concatenate([fresh, np.intersect1d(self.last, block, assume_unique=True)])
+        known = self.is_last[block]
+        order = np.concatenate([block[~known], block[known]])
+        self.is_last[self.last] = False
         self.last = order[np.argsort(self.state.duals[order] == 0, kind="stable")]
+        self.is_last[self.last] = True
         return None
 
 
