@@ -63,6 +63,7 @@ examples:
 Ranges are BEGIN,END,STEP or null (not searched), of powers of two where the option says log2.
 """
 
+GROUP = "grid options"
 RANGES = {"C": "log2c", "gamma": "log2g", "lambda1": "log2lambda1", "lambda2": "log2lambda2"}
 
 
@@ -71,6 +72,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
+    find(argv)
+    return 0
+
+
+def find(argv: Sequence[str]) -> GridResult:
+    """The whole tool; also what it found."""
     arguments = make_parser().parse(with_resume_file(argv))
     check_folds(arguments.v)
     if arguments.v is not None and arguments.loo:
@@ -103,7 +110,30 @@ def make_parser() -> ToolParser:
         epilog=EXAMPLES,
         help_flags=("--help",),
     )
-    group = "grid options"
+    add_grid_options(parser)
+    parser.option(
+        "-out", metavar="FILE", group=GROUP, help="result file, or null (default: dataset + .out, here)"
+    )
+    parser.option(
+        "-png", metavar="FILE", group=GROUP, help="heat map (also .svg, .pdf), or null (default: dataset + .png)"
+    )
+    parser.option(
+        "-resume",
+        metavar="[FILE]",
+        group=GROUP,
+        help="take over the points of a result file (default: dataset + .out)",
+    )
+    parser.option("-gnuplot", metavar="null", group=GROUP, help="null: no picture; gnuplot is never used")
+    parser.option("-svmtrain", metavar="PATH", group=GROUP, help="has no meaning here; accepted for scripts")
+    add_training_options(parser, without=("init",))
+    parser.option("--json", metavar="FILE", help="write all points as JSON")
+    parser.switch("-q", "--quiet", help="only the last line and warnings")
+    parser.add_argument("training_set_file", metavar="dataset")
+    return parser
+
+
+def add_grid_options(parser: ToolParser) -> None:
+    """What is searched, and how it is validated."""
     for flag, what, default in (
         ("-log2c", "C", LOG2C),
         ("-log2g", "gamma", LOG2G),
@@ -118,38 +148,19 @@ def make_parser() -> ToolParser:
             dest="range_" + flag[1:],
             type=span,
             metavar="B,E,S",
-            group=group,
+            group=GROUP,
             help=f"{powers}{what}: begin,end,step, or null (default {default})",
         )
-    parser.option("-v", type=whole_number, metavar="N", group=group, help="folds (default 5)")
-    parser.switch("--loo", group=group, help="leave-one-out from one fit instead of folds (odm)")
+    parser.option("-v", type=whole_number, metavar="N", group=GROUP, help="folds (default 5)")
+    parser.switch("--loo", group=GROUP, help="leave-one-out from one fit instead of folds (odm)")
     parser.option(
         "--refine",
         type=whole_number,
         default=0,
         metavar="N",
-        group=group,
+        group=GROUP,
         help="N more rounds around the best, each with half the steps (default 0)",
     )
-    parser.option(
-        "-out", metavar="FILE", group=group, help="result file, or null (default: dataset + .out, here)"
-    )
-    parser.option(
-        "-png", metavar="FILE", group=group, help="heat map (also .svg, .pdf), or null (default: dataset + .png)"
-    )
-    parser.option(
-        "-resume",
-        metavar="[FILE]",
-        group=group,
-        help="take over the points of a result file (default: dataset + .out)",
-    )
-    parser.option("-gnuplot", metavar="null", group=group, help="null: no picture; gnuplot is never used")
-    parser.option("-svmtrain", metavar="PATH", group=group, help="has no meaning here; accepted for scripts")
-    add_training_options(parser, without=("init",))
-    parser.option("--json", metavar="FILE", help="write all points as JSON")
-    parser.switch("-q", "--quiet", help="only the last line and warnings")
-    parser.add_argument("training_set_file", metavar="dataset")
-    return parser
 
 
 def with_resume_file(argv: Sequence[str]) -> list[str]:
@@ -206,7 +217,7 @@ def wanted_axes(
 
 def search_grid(
     arguments: argparse.Namespace, options: TrainOptions, axes: dict[str, list[float]], out: str, png: str
-) -> int:
+) -> GridResult:
     from odmlib.selection.grid import GridResult, search
     from odmlib.selection.grid_file import ResultFile, as_resumed, head_line, read_points
 
@@ -275,7 +286,7 @@ def search_grid(
             }
         )
         print_best(result, to_stderr=arguments.json == "-")
-    return 0
+    return result
 
 
 class Follower:

@@ -6,7 +6,6 @@ Two parameters are drawn, the ones with most values; of the points that agree in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,33 +36,29 @@ def rate_table(result: GridResult) -> tuple[tuple[str, list[float]], tuple[str, 
 
 
 def text_heat_map(result: GridResult) -> str:
-    """The rates as two characters each, the lighter the lower.
+    """The rates as two characters each, the darker the higher.
 
     >>> from odmlib.selection.grid import GridPoint
     >>> result = GridResult({"C": [1.0, 2.0]}, 2)
     >>> result.add(GridPoint({"C": 1.0}, 50.0))
     >>> result.add(GridPoint({"C": 2.0}, 97.5))
     >>> print(text_heat_map(result))
-                 |  @@|
-    log2(C)       0 1  50 to 97.5 %
+         |  @@|
+    log2(C) across, from 0 to 1; 50 to 97.5 %
     """
     (across, columns), down, table = rate_table(result)
     best, lowest = float(np.nanmax(table)), float(np.nanmin(table))
     bottom = max(lowest, best - SPAN)
     lines = []
-    rows: Sequence[float] = [0.0] if down is None else down[1]
-    for place in reversed(range(len(rows))):
+    for place in reversed(range(len(table))):
         cells = "".join(2 * _shade(rate, bottom, best) for rate in table[place])
-        name = "" if down is None else f"{rows[place]:g}"
-        title = TITLES.get(down[0], down[0]) if down is not None and place == len(rows) - 1 else ""
-        lines.append(f"{title:<12} {name:>0}|{cells}|" if down is None else f"{title:<14}{name:>6} |{cells}|")
-    ticks = "".join(f"{value:<2g}" if len(f"{value:g}") < 2 else "" for value in columns)
-    if ticks and len(ticks) == 2 * len(columns):
-        scale = ticks
-    else:
-        scale = f"{columns[0]:g} to {columns[-1]:g}"
-    indent = 14 if down is None else 22
-    lines.append(f"{TITLES.get(across, across):<{indent}}{scale} {lowest:g} to {best:g} %")
+        name = "" if down is None else f"{down[1][place]:g}"
+        lines.append(f"{name:>4} |{cells}|")
+    title = "" if down is None else f"{TITLES.get(down[0], down[0])} downwards, "
+    lines.append(
+        f"{title}{TITLES.get(across, across)} across, from {columns[0]:g} to {columns[-1]:g}; "
+        f"{lowest:g} to {best:g} %"
+    )
     return "\n".join(lines)
 
 
