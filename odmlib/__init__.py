@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from odmlib.model.foreign.files import load_foreign_model, save_foreign_model
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
+    from odmlib.selection.grid import GridPoint, GridResult, grid_search
     from odmlib.selection.leave_one_out import LeaveOneOut, leave_one_out
 
 # where each public name lives: imported at first use, so that the tools start fast
@@ -43,6 +44,9 @@ _HOMES = {
     "load_model": "odmlib.model.text_format",
     "load_foreign_model": "odmlib.model.foreign.files",
     "save_foreign_model": "odmlib.model.foreign.files",
+    "grid_search": "odmlib.selection.grid",
+    "GridPoint": "odmlib.selection.grid",
+    "GridResult": "odmlib.selection.grid",
     "leave_one_out": "odmlib.selection.leave_one_out",
     "LeaveOneOut": "odmlib.selection.leave_one_out",
     "OdmError": "odmlib.errors",
@@ -58,6 +62,8 @@ __all__ = [
     "DataCheck",
     "DataFormatError",
     "Dataset",
+    "GridPoint",
+    "GridResult",
     "LeaveOneOut",
     "Model",
     "ModelFormatError",
@@ -66,6 +72,7 @@ __all__ = [
     "RangeFormatError",
     "__version__",
     "check_data",
+    "grid_search",
     "leave_one_out",
     "load_foreign_model",
     "load_model",

@@ -170,6 +170,12 @@ class ToolParser(argparse.ArgumentParser):
         return self._titled[title]
 
 
+def parts_of(word: str) -> list[str]:
+    """An option of a rearranged command line as the words that a user would type."""
+    flag, equals, values = word.partition("=")
+    return [flag, *values.split(_WORD_END)] if equals else [flag]
+
+
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """argparse makes one for every option, and would import shutil with all packers to know the width."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
@@ -29,10 +30,15 @@ class ProgressLine:
         self._due = 0.0
 
     def __call__(self, progress: Progress) -> None:
+        if self._stream is not None:
+            self.show(lambda: describe(progress))
+
+    def show(self, text: Callable[[], str]) -> None:
+        """Rewrite the line, unless that was just done."""
         now = time.monotonic()
         if self._stream is not None and now >= self._due:
             self._due = now + REFRESH_SECONDS
-            self._rewrite(describe(progress))
+            self._rewrite(text())
 
     def clear(self) -> None:
         if self._shown:

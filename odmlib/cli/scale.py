@@ -47,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_tool(PROGRAM, lambda: scale(sys.argv[1:] if argv is None else argv))
 
 
-def scale(argv: Sequence[str]) -> int:
+def scale(argv: Sequence[str], target: str = "-") -> int:
+    """`target`: a file instead of stdout."""
     options = make_parser().parse(argv)
     check(options)
     # numpy and the compiled parts are slow to load: only once the command line makes sense
@@ -77,7 +78,7 @@ def scale(argv: Sequence[str]) -> int:
     if not options.quiet:
         for remark in remarks:
             warn(PROGRAM, remark)
-    with open_output("-") as stream:
+    with open_output(target) as stream:
         first = 0
         for block in scaling.blocks(dataset):
             last = first + block.n_rows

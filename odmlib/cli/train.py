@@ -46,6 +46,7 @@ examples:
   odm-train heart.txt                             ODM with RBF kernel; model in heart.txt.model
   odm-train -t linear -c 4 -n 0.5 -p 0.2 a.txt m  linear ODM; model in m
   odm-train -v 5 -g 0.5 a.txt                     5-fold cross-validation, no model
+  odm-train -C a.txt m                            search C and gamma; model of the best in m
   odm-train --loo -g 0.5 a.txt                    leave-one-out from one fit, no model
   odm-scale -l 0 -s r a.txt | odm-train - m       from a pipe
 """
@@ -60,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
     arguments.command = " ".join([PROGRAM, *argv])
     options = make_options(arguments)
     check_files(arguments)
-    if arguments.v is not None:
+    if arguments.v is not None and not arguments.search:
         return validate(arguments, options)
     return train(arguments, options)
 
@@ -76,9 +77,33 @@ def make_parser() -> ToolParser:
         epilog=EXAMPLES,
         help_flags=("--help",),
     )
+    add_training_options(parser)
+    parser.option("-v", type=whole_number, metavar="N", help="N-fold cross-validation; writes no model")
+    parser.switch(
+        "-C",
+        "--search",
+        dest="search",
+        help="search C and gamma where they are not given, by cross-validation (-v, default 5) or --loo; "
+        "a model of the best is written only if named; odm-grid does more",
+    )
+    parser.switch(
+        "--loo",
+        help="leave-one-out accuracy from one fit, and the paper's bound; a model is written only if named",
+    )
+    parser.option("--json", metavar="FILE", help="write a machine-readable report of the run")
+    parser.option("--report", metavar="FILE", help="write a report of the run as one HTML page")
+    parser.option("--margins", metavar="FILE", help="write the margin of every training row, one per line")
+    parser.switch("-q", "--quiet", help="say nothing but warnings and results")
+    parser.add_argument("training_set_file", metavar="training_set_file")
+    parser.add_argument("model_file", nargs="?", metavar="model_file")
+    return parser
+
+
+def add_training_options(parser: ToolParser, without: Sequence[str] = ()) -> None:
+    """The options of TrainOptions, and those of the data; for every tool that trains."""
     for option in option_fields():
         flags = option.metadata["flags"]
-        if not flags:
+        if not flags or option.name in without:
             continue
         details: dict[str, Any] = {}
         if "-h" in flags:  # LIBSVM's shrinking; a bare -h asks for help
@@ -100,20 +125,8 @@ def make_parser() -> ToolParser:
         help="-wLABEL W: weight of a class, repeatable",
     )
     parser.option("-W", "--weights", metavar="FILE", help="row weights, one number per line")
-    parser.option("-v", type=whole_number, metavar="N", help="N-fold cross-validation; writes no model")
-    parser.switch(
-        "--loo",
-        help="leave-one-out accuracy from one fit, and the paper's bound; a model is written only if named",
-    )
     parser.option("--features", type=positive_whole_number, metavar="N", help="number of features")
     parser.switch("--zero-based", help="feature indices in the file count from 0")
-    parser.option("--json", metavar="FILE", help="write a machine-readable report of the run")
-    parser.option("--report", metavar="FILE", help="write a report of the run as one HTML page")
-    parser.option("--margins", metavar="FILE", help="write the margin of every training row, one per line")
-    parser.switch("-q", "--quiet", help="say nothing but warnings and results")
-    parser.add_argument("training_set_file", metavar="training_set_file")
-    parser.add_argument("model_file", nargs="?", metavar="model_file")
-    return parser
 
 
 def explained(convert: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -136,12 +149,12 @@ def with_default(option: dataclasses.Field) -> str:
     return f"{text} (default {shown:g})" if isinstance(shown, float) else f"{text} (default {shown})"
 
 
-def make_options(arguments: argparse.Namespace) -> TrainOptions:
-    """The options, checked; what is out of range is bad usage."""
+def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the command line says of TrainOptions."""
     given = {
         option.name: getattr(arguments, option.name)
         for option in option_fields()
-        if option.metadata["flags"] and getattr(arguments, option.name) is not None
+        if option.metadata["flags"] and getattr(arguments, option.name, None) is not None
     }
     if "shrinking" in given:
         given["shrinking"] = given["shrinking"] == "1"
@@ -149,22 +162,40 @@ def make_options(arguments: argparse.Namespace) -> TrainOptions:
         from odmlib.data.labels import python_label
 
         given["class_weight"] = {python_label(label): weight for label, weight in arguments.w}
-    if arguments.v is not None and arguments.v < 2:
-        raise UsageError(f"-v: cross-validation needs at least 2 folds, found {arguments.v}")
-    if arguments.v is not None and arguments.loo:
-        raise UsageError("-v and --loo are two ways to the same end; give one of them")
+    return given
+
+
+def check_folds(v: int | None) -> None:
+    if v is not None and v < 2:
+        raise UsageError(f"-v: cross-validation needs at least 2 folds, found {v}")
+
+
+def checked_options(given: dict[str, Any]) -> TrainOptions:
+    """What is out of range is bad usage."""
     try:
-        options = TrainOptions(**given)
+        return TrainOptions(**given)
     except ParameterError as error:
         raise UsageError(str(error)) from None
-    if arguments.loo and options.machine not in LEAVE_ONE_OUT_MACHINES:
+
+
+def make_options(arguments: argparse.Namespace) -> TrainOptions:
+    """The options, checked."""
+    check_folds(arguments.v)
+    if arguments.v is not None and arguments.loo:
+        raise UsageError("-v and --loo are two ways to the same end; give one of them")
+    options = checked_options(given_options(arguments))
+    check_leave_one_out(arguments.loo, options)
+    if (arguments.loo or arguments.search) and arguments.model_file is None:
+        options = dataclasses.replace(options, probability=False)  # for nobody
+    return options
+
+
+def check_leave_one_out(wanted: bool, options: TrainOptions) -> None:
+    if wanted and options.machine not in LEAVE_ONE_OUT_MACHINES:
         known = ", ".join(LEAVE_ONE_OUT_MACHINES)
         raise UsageError(
             f"--loo is for machine {known} (-n 0 -p 0: the SVM with squared loss); use -v N instead"
         )
-    if arguments.loo and arguments.model_file is None:
-        options = dataclasses.replace(options, probability=False)  # for nobody
-    return options
 
 
 def check_files(arguments: argparse.Namespace) -> None:
@@ -174,7 +205,7 @@ def check_files(arguments: argparse.Namespace) -> None:
     refuse_overwriting(arguments.json, inputs)
     refuse_overwriting(arguments.margins, inputs)
     refuse_overwriting(arguments.report, inputs)
-    if arguments.v is not None:
+    if arguments.v is not None and not arguments.search:
         if arguments.report is not None:
             raise UsageError("--report is about a model; -v makes none (--json writes what -v found)")
         if arguments.margins is not None:
@@ -182,7 +213,9 @@ def check_files(arguments: argparse.Namespace) -> None:
         if arguments.model_file is not None:
             raise UsageError(f"-v writes no model, but a model file is named: {arguments.model_file}")
         return
-    if arguments.model_file is None and not arguments.loo:  # which may want nothing but the estimate
+    if arguments.search and arguments.model_file is None and arguments.margins is not None:
+        raise UsageError("--margins are those of a model; -C makes one only if a model file is named")
+    if arguments.model_file is None and not (arguments.loo or arguments.search):  # which may want no model
         if arguments.training_set_file == "-":
             raise UsageError("name a model file when the training set comes from standard input")
         arguments.model_file = os.path.basename(arguments.training_set_file) + ".model"
@@ -227,6 +260,14 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         read_seconds = time.perf_counter() - started
         tell = teller(arguments)
         tell(describe_data(problem))
+        found = None
+        if arguments.search:
+            from odmlib.cli.grid import short_search
+
+            options, found = short_search(arguments, options, problem)
+            if not named:
+                write_report(found)
+                return 0
         with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
             trace = Trace(progress)
             model = train_problem(problem, dataclasses.replace(options, callback=trace))
@@ -252,6 +293,8 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
                 stream.write(piece)
         written = time.perf_counter() - started if named else None
         model.report["seconds"] |= {"read": read_seconds, "write": written}
+        if found is not None:
+            model.report["search"] = found["search"]
         write_margins(model.training_margins)
         if page is not None:
             write_page(page, trained, problem, arguments)
@@ -428,8 +471,8 @@ def plain(value: Any) -> Any:
 # ---------------------------------------------------------------------------------------- talk
 
 
-def teller(arguments: argparse.Namespace) -> Callable[[str], None]:
-    return (lambda line: None) if arguments.quiet else (lambda line: say(PROGRAM, line))
+def teller(arguments: argparse.Namespace, program: str = PROGRAM) -> Callable[[str], None]:
+    return (lambda line: None) if arguments.quiet else (lambda line: say(program, line))
 
 
 def shown_name(path: str) -> str:

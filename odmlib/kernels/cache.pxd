@@ -27,6 +27,7 @@ cdef class RowCache:
     # whether a row is held (its use is not counted)
     cdef bint holds(self, index_t row) noexcept nogil
 
+    cdef void _copy_columns(self, const void *source, const index_t *columns, void *target) noexcept nogil
     cdef void _unchain(self, index_t slot) noexcept nogil
     cdef void _chain_newest(self, index_t slot) noexcept nogil
     cdef void _chain_oldest(self, index_t slot) noexcept nogil

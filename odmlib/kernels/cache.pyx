@@ -145,6 +145,35 @@ cdef class RowCache:
             raise ParameterError("only a cache that holds every row can be frozen")
         self.frozen = True
 
+    def restricted(self, rows):
+        """A frozen cache of the kernel between some of the rows (ascending), copied from this frozen one."""
+        if not self.frozen:
+            raise ParameterError("only a frozen cache can be restricted")
+        cdef const index_t[::1] kept = np.ascontiguousarray(rows, dtype=np.int64)
+        cdef RowCache part = RowCache(self.kernel.restricted(rows), bytes_for_all(kept.shape[0], self.wide), self.wide)
+        cdef index_t i, slot
+        with nogil:
+            for i in range(part.n_columns):
+                slot = part._claim()
+                if slot < 0:
+                    with gil:
+                        raise MemoryError("no memory for a kernel row")
+                part._slot_of[i] = <int>slot
+                part._row_of[slot] = i
+                part._copy_columns(self._memory[self._slot_of[kept[i]]], &kept[0], part._memory[slot])
+        part.freeze()
+        return part
+
+    cdef void _copy_columns(self, const void *source, const index_t *columns, void *target) noexcept nogil:
+        """A row of this cache from the given columns of a longer one."""
+        cdef index_t j
+        if self.wide:
+            for j in range(self.n_columns):
+                (<double *>target)[j] = (<const double *>source)[columns[j]]
+        else:
+            for j in range(self.n_columns):
+                (<kernel_t *>target)[j] = (<const kernel_t *>source)[columns[j]]
+
     def release(self):
         """Give back the memory of all rows; they are computed again when asked for."""
         cdef index_t slot

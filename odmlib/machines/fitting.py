@@ -200,12 +200,8 @@ class KernelData:
         cache = RowCache(self.kernel, budget, wide)
         if cache.capacity < n_rows:
             return _Memory(lambda task: budget, cache)
-        step = max(64, int(FETCH_VALUES / n_rows))
-        for begin in range(0, n_rows, step):
-            cache.fill(np.arange(begin, min(begin + step, n_rows)))
-            if control.out_of_time() is not None:
-                return own  # the tasks will notice too
-        cache.freeze()
+        if not fill_all(cache, control):
+            return own  # the tasks will notice too
         return _Memory(own.need, cache)
 
     def solve(self, task: Task, effort: Effort) -> SolverResult:
@@ -256,6 +252,18 @@ class KernelData:
         function = data.function(parts, offsets)
         assert isinstance(function, LinearFunction)
         return function
+
+
+def fill_all(cache: RowCache, control: Control) -> bool:
+    """Compute all rows of a cache that can hold them, and freeze it; false when the time was over before."""
+    n_rows = cache.n_columns
+    step = max(64, int(FETCH_VALUES / max(1, n_rows)))
+    for begin in range(0, n_rows, step):
+        cache.fill(np.arange(begin, min(begin + step, n_rows)))
+        if control.out_of_time() is not None:
+            return False
+    cache.freeze()
+    return True
 
 
 def _task_share(problem: Problem, scheme: str) -> float:

@@ -77,7 +77,17 @@ class KmOmd(Machine):
 
         return start_gamma(Hulls(task.signs, task.weights), task.signs, margins, self.lambda_)
 
-    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
+    def start_from(self, last: SolverResult, task: Task) -> None:
+        """Nothing: `memory` has all that one lambda leaves to the next."""
+
+    def solve_kernel(
+        self,
+        kernel: Kernel,
+        task: Task,
+        effort: Effort,
+        start: Floats | None,
+        start_scores: Floats | None = None,
+    ) -> SolverResult:
         from odmlib.solvers.pairs import PairSolver
 
         solver = None if self.memory is None else self.memory.solver

@@ -119,12 +119,39 @@ class Machine:
 
     def wants_wide_rows(self, kernel: Kernel, weights: Floats) -> bool:
         """Whether the solver may ask for kernel rows of float64; caches are made for that."""
-        from odmlib.solvers.working_set import float32_is_too_coarse
+        from odmlib.solvers.working_set import float32_is_too_coarse, stiffness
 
-        return not self.shares_cache or float32_is_too_coarse(kernel, self.costs(weights))
+        return not self.shares_cache or float32_is_too_coarse(
+            kernel, stiffness(self.loss()) * self.costs(weights)
+        )
 
-    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
-        """`kernel` is between the task's rows; `start` are duals to begin from.
+    def start_from(self, last: SolverResult, task: Task) -> tuple[Floats, Floats] | None:
+        """Duals and scores to begin `solve_kernel` from, made of the result for the same task at another C.
+
+        The multiple t a of its duals a with the largest dual value; its scores are t times theirs.
+        """
+        from odmlib.solvers.working_set import best_multiple_of
+
+        assert last.duals is not None and last.margins is not None
+        loss, costs = self.loss(), self.costs(task.weights)
+        t = best_multiple_of(last.duals, last.margins, costs, loss)
+        if t == 0:
+            return None
+        duals = t * last.duals
+        if not loss.smooth:
+            duals = np.minimum(duals, costs)  # a last digit above would be outside of the conjugate's domain
+        return duals, t * task.signs * last.margins
+
+    def solve_kernel(
+        self,
+        kernel: Kernel,
+        task: Task,
+        effort: Effort,
+        start: Floats | None,
+        start_scores: Floats | None = None,
+    ) -> SolverResult:
+        """`kernel` is between the task's rows; `start` are duals to begin from, `start_scores` their scores
+        where those are known.
 
         The result has margins, and duals: f = sum_i y_i dual_i k(x_i, .) - offset.
         """
@@ -141,5 +168,6 @@ class Machine:
             threads=effort.threads,
             seed=self.options.seed,
             start=start,
+            start_scores=start_scores,
             cache=effort.cache,
         )

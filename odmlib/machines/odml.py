@@ -45,7 +45,21 @@ class Odml(Svm):
         """Relative to C, by which `costs` multiplies it; a new one for every task, which moves its centre."""
         return MeanVarianceLoss(self.lambda1 / self.lambda_, self.lambda2 / self.lambda_, 1.0)
 
-    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
+    @property
+    def shares_cache(self) -> bool:
+        return True
+
+    def start_from(self, last: SolverResult, task: Task) -> None:
+        """Nothing: the centre moves with C, and duals that fitted the old one are a worse start than none."""
+
+    def solve_kernel(
+        self,
+        kernel: Kernel,
+        task: Task,
+        effort: Effort,
+        start: Floats | None,
+        start_scores: Floats | None = None,
+    ) -> SolverResult:
         from odmlib.solvers.hinged import first_duals, moving_centre
         from odmlib.solvers.working_set import solve_working_set
 
@@ -61,5 +75,7 @@ class Odml(Svm):
             threads=effort.threads,
             seed=self.options.seed,
             start=first_duals(loss, costs) if start is None else start,
+            start_scores=start_scores,
+            cache=effort.cache,
             centre=moving_centre(loss, costs),
         )

@@ -28,6 +28,7 @@ from odmlib.solvers.centre import MovingCentre
 from odmlib.solvers.control import STALLED, Control, SolverResult, relative_gap
 
 BLOCK_ROWS = 512  # rows of a block
+KINKED_BLOCK_ROWS = 128  # the same for SVM and ODM^L, whose blocks are harder, where all kernel rows are there
 KEPT = 0.5  # part of the last block that stays
 BLOCK_FRACTION = 0.01  # a block is solved to this part of its gap ...
 ENOUGH = 0.1  # ... or to this part of its share of the gap asked for
@@ -52,6 +53,7 @@ class BlockSteps:
         self.state, self.size, self.worth = state, size, worth
         self.m = len(worth)
         self.last = np.empty(0, dtype=np.int64)  # the last block, rows to keep first
+        self.is_last = np.zeros(self.m, dtype=bool)  # the same, by row
 
     def choose(self) -> NDArray[np.int64]:
         """The next block, ascending: a part of the last one and the rows of largest gain."""
@@ -81,9 +83,11 @@ class BlockSteps:
                 return status
         self.state.commit()
         # rows with a part in the solution, the latest ones first, stay longest
-        fresh = np.setdiff1d(block, self.last, assume_unique=True)
-        order = np.concatenate([fresh, np.intersect1d(self.last, block, assume_unique=True)])
+        known = self.is_last[block]
+        order = np.concatenate([block[~known], block[known]])
+        self.is_last[self.last] = False
         self.last = order[np.argsort(self.state.duals[order] == 0, kind="stable")]
+        self.is_last[self.last] = True
         return None
 
 
@@ -98,7 +102,8 @@ class _Phase(BlockSteps):
         self.m = self.kernel.n_rows
         self.y, self.costs, self.smooth = run.y[some], run.costs[some], run.loss.smooth
         self.conjugates_left_out, self.support_left_out = 0.0, 0
-        self.size = max(1, min(BLOCK_ROWS, self.m, self.cache.capacity))
+        most = BLOCK_ROWS if self.smooth or not self.cache.frozen else KINKED_BLOCK_ROWS
+        self.size = max(1, min(most, self.m, self.cache.capacity))
         self.state = WorkingSet(
             self.cache, run.loss, self.y.copy(), self.costs.copy(), run.threads, run.seed, self.size
         )
@@ -170,7 +175,9 @@ class _Run:
         self.kernel, self.loss = kernel, loss
         self.y, self.costs = _checked("y", y, m), _checked("costs", costs, m)
         self.cache_bytes, self.threads, self.seed = cache_bytes, threads, seed
-        self.wide = float32_is_too_coarse(kernel, _stiffness(loss) * self.costs)
+        self.wide = float32_is_too_coarse(kernel, stiffness(loss) * self.costs)
+        if shared is not None and shared.wide:
+            self.wide = True  # more than needed does no harm
         self.shared = shared if shared is not None and shared.wide == self.wide else None
         self.counted = (0, 0) if self.shared is None else (self.shared.hits, self.shared.misses)
         self.left_out_duals = np.zeros(m)
@@ -195,9 +202,16 @@ class _Run:
         self.counts["sweeps"] += phase.state.sweeps
         del self.phase
 
-    def begin_from(self, start: NDArray[np.float64], control: Control) -> str | None:
-        """Add the starting duals, some rows at a time; a status when the time is over before that."""
+    def begin_from(
+        self, start: NDArray[np.float64], scores: NDArray[np.float64] | None, control: Control
+    ) -> str | None:
+        """Add the starting duals, some rows at a time; a status when the time is over before that.
+
+        `scores` are theirs, where known: then nothing is computed."""
         start = _checked("start", start, self.kernel.n_rows)
+        if scores is not None:
+            self.phase.state.resume(start, _checked("start_scores", scores, self.kernel.n_rows))
+            return None
         rows = np.flatnonzero(start)
         step = min(self.phase.size, _rows_at_a_time(self.phase.m))
         for begin in range(0, len(rows), step):
@@ -306,19 +320,20 @@ def solve_working_set(
     threads: int = 1,
     seed: int = 0,
     start: NDArray[np.float64] | None = None,
+    start_scores: NDArray[np.float64] | None = None,
     cache: RowCache | None = None,
     centre: MovingCentre | None = None,
 ) -> SolverResult:
     """Minimise 1/2 a'Qa + sum conj_i(a_i) over the signed duals a; Q_ij = y_i y_j k_ij, y = +-1.
 
-    `start`: duals to begin from. At most `cache_bytes` are spent on kernel rows. `cache`: rows of this kernel
-    that other problems leave behind or share, taken where their width is the one needed here. `centre`: of
+    `start`: duals to begin from, `start_scores`: f of all rows under them, where known. At most `cache_bytes` are spent on kernel rows. `cache`: rows of this kernel
+    that other problems leave behind or share, taken where they are exact enough. `centre`: of
     ODM^L, whose gap then is the one that counts; none of its rows ever rests, so all phases are of all rows.
     """
     run = _Run(kernel, y, costs, loss, cache_bytes, threads, seed, cache)
     m = kernel.n_rows
     shrinking = shrinking and kernel.formula.name != "precomputed"
-    status = run.begin_from(start, control) if start is not None else None
+    status = run.begin_from(start, start_scores, control) if start is not None else None
     own_limit = max(10_000, 100 * m)
     watch = Watch()
     iteration = 0
@@ -390,7 +405,34 @@ def float32_is_too_coarse(kernel: Kernel, costs: NDArray[np.float64]) -> bool:
     return 2 * float(costs.max()) * moved > SAFE_PART
 
 
-def _stiffness(loss: MarginLoss) -> float:
+def best_multiple_of(
+    duals: NDArray[np.float64], margins: NDArray[np.float64], costs: NDArray[np.float64], loss: MarginLoss
+) -> float:
+    """The t >= 0 with the largest dual value -1/2 t^2 a'Qa - sum conj_i(t a_i); `margins` are those of a.
+
+    The conjugates are taken as a quadratic in t through 0, which they are for ODM and, as far as they are
+    finite, for SVM. 0 where nothing is known.
+    """
+    square = float(duals @ margins)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        largest = 1.0 if loss.smooth else float(np.nanmin(np.where(duals > 0, costs / duals, np.inf), initial=np.inf))
+    if not (math.isfinite(largest) and largest > 0 and square > 0):
+        return 0.0
+    whole, half = (_conjugates(t * largest * duals, costs, loss) for t in (1.0, 0.5))
+    slope, bend = 4 * half - whole, 4 * whole - 8 * half + largest**2 * square
+    if not (math.isfinite(whole) and slope < 0 < bend):
+        return 0.0
+    t = -slope / bend
+    return largest * (t if loss.smooth else min(t, 1.0))
+
+
+def _conjugates(duals: NDArray[np.float64], costs: NDArray[np.float64], loss: MarginLoss) -> float:
+    """sum_i conj_i(a_i): at margin 0 the gap's summands are loss_i(0) + conj_i(a_i)."""
+    losses, total = value_and_gap(loss, duals, np.zeros_like(duals), costs, 1)
+    return total - losses
+
+
+def stiffness(loss: MarginLoss) -> float:
     """What a row's cost is multiplied by in the steepest part of its loss."""
     return max(loss.variance, loss.hinge) if isinstance(loss, (HingeLoss, MeanVarianceLoss)) else 1.0
 

@@ -1,0 +1,340 @@
+"""Parameter search: validation of every point of a grid, and of finer ones around the best.
+
+Points that differ in C only are a chain, validated together from small to large C (fold_paths.py, or
+loo_path.py for leave-one-out from one fit); chains with the same kernel follow each other, so that its rows
+are computed once. Chains come in the order of grid.py: the middle of each range first, then the middles of
+its halves, so that what is known early covers the whole grid.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from odmlib.data.problem import Problem
+from odmlib.errors import ParameterError
+from odmlib.machines.training import make_settings
+from odmlib.options import TrainOptions
+from odmlib.parameters import MACHINE_PARAMETERS
+from odmlib.selection.fold_paths import FoldPaths, Rate
+from odmlib.selection.loo_path import leave_one_out_rates
+from odmlib.selection.singly import rates_one_by_one
+from odmlib.solvers.control import Control
+
+# what can be searched, in the order of result files; the first four of them in powers of two
+AXES = ("C", "gamma", "lambda1", "lambda2", "nu", "theta")
+POWERS = AXES[:4]
+LOG2C, LOG2G = (-5.0, 15.0, 2.0), (3.0, -15.0, -2.0)  # grid.py's: begin, end, step
+RATE_DIGITS = 6  # of a percentage, as svm-train prints it
+
+Tell = Callable[["GridPoint", "GridResult"], object]
+
+
+@dataclass(frozen=True)
+class GridPoint:
+    """One point: the parameters searched, and what validation said."""
+
+    parameters: dict[str, float]
+    rate: float  # percent of the rows
+    unfinished: int = 0  # trainings that did not converge
+    resumed: bool = False  # known from a file
+
+    @property
+    def key(self) -> tuple[float, ...]:
+        return key_of(self.parameters)
+
+
+@dataclass
+class GridResult:
+    """What a search found: `points` in the order they ended, and `best`."""
+
+    axes: dict[str, list[float]]
+    n_points: int  # how many were to be validated
+    points: list[GridPoint] = field(default_factory=list)
+    best: GridPoint | None = None
+    seconds: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        return len(self.points) >= self.n_points
+
+    def add(self, point: GridPoint) -> None:
+        self.points.append(point)
+        if self.best is None or _better(point, self.best):
+            self.best = point
+
+    def report(self) -> dict[str, Any]:
+        """Everything as plain data, for JSON."""
+        return {
+            "axes": self.axes,
+            "best": None if self.best is None else self.best.parameters | {"rate": self.best.rate},
+            "points": [
+                point.parameters | {"rate": point.rate, "unfinished": point.unfinished}
+                for point in self.points
+            ],
+            "complete": self.complete,
+            "seconds": self.seconds,
+        }
+
+
+def grid_search(
+    X: Any,
+    y: Any,
+    *,
+    log2c: Sequence[float] | None = LOG2C,
+    log2g: Sequence[float] | None = LOG2G,
+    nu: Sequence[float] | None = None,
+    theta: Sequence[float] | None = None,
+    log2lambda1: Sequence[float] | None = None,
+    log2lambda2: Sequence[float] | None = None,
+    folds: int = 5,
+    loo: bool = False,
+    refine: int = 0,
+    tell: Tell | None = None,
+    **options: Any,
+) -> GridResult:
+    """Validate a grid of parameters and return all points and the best.
+
+    log2c, log2g, log2lambda1, log2lambda2: (begin, end, step) of powers of two; nu, theta: of the values
+    themselves; None: not searched. `folds`-fold cross-validation, or with `loo` leave-one-out from one fit
+    (machine odm). `refine`: so many more rounds, each with half the steps, around the best point. `tell` is
+    called with each point and the result so far; a true answer ends the search. `options` are those of
+    odmlib.train; C, gamma, ... given there are not searched. time_limit is that of the whole search.
+
+    >>> import odmlib
+    >>> X, y = odmlib.read_data("data/wdbc.train.txt")
+    >>> result = odmlib.grid_search(X, y, log2c=(-3, 5, 4), log2g=(-14, -18, -2), folds=3)
+    >>> len(result.points), sorted(result.best.parameters)
+    (9, ['C', 'gamma'])
+    """
+    ranges = {
+        "C": log2c,
+        "gamma": log2g,
+        "lambda1": log2lambda1,
+        "lambda2": log2lambda2,
+        "nu": nu,
+        "theta": theta,
+    }
+    for name in ("C", "lambda_"):
+        if options.get(name) is not None:
+            ranges["C"] = None
+    for name in AXES[1:]:
+        value = options.get(name)
+        if name in options and value is not None and not (name == "gamma" and value == "scale"):
+            ranges[name] = None
+    settings = make_settings(options)
+    axes = make_axes(settings, {name: span for name, span in ranges.items() if span is not None})
+    problem = Problem.from_arrays(X, y, settings.sample_weight, settings.class_weight)
+    problem.require_classes(settings.machine)
+    return search(problem, settings, axes, folds=folds, loo=loo, refine=refine, tell=tell)
+
+
+def make_axes(options: TrainOptions, ranges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """The values of each parameter that the machine and kernel have; ranges of others are left out."""
+    axes = {}
+    for name in AXES:
+        if name in ranges and is_searchable(name, options):
+            axes[name] = values_of(name, ranges[name])
+    if not axes:
+        raise ParameterError("nothing to search: every parameter is given")
+    return axes
+
+
+def is_searchable(name: str, options: TrainOptions) -> bool:
+    """Whether the machine and kernel have this parameter; kmomd's lambda is searched as C."""
+    if name == "gamma":
+        return options.kernel in ("poly", "rbf", "sigmoid")
+    return name == "C" or name in MACHINE_PARAMETERS[options.machine]
+
+
+def values_of(name: str, span: Sequence[float]) -> list[float]:
+    """begin, begin + step, ... up to and with end (a hair beyond, as steps such as 0.1 are not exact)."""
+    if len(span) != 3 or not all(math.isfinite(number) for number in span):
+        raise ParameterError(f"the range of {name} must be begin, end and step, found {list(span)}")
+    begin, end, step = (float(number) for number in span)
+    if step == 0 or (end - begin) * step < 0:
+        raise ParameterError(f"the range of {name} never gets from {begin:g} to {end:g} by steps of {step:g}")
+    n_values = int((end - begin) / step + 1e-9) + 1
+    if n_values > MAX_VALUES:
+        raise ParameterError(f"the range of {name} has {n_values} values, at most {MAX_VALUES} make sense")
+    numbers = [round(begin + place * step, 12) for place in range(n_values)]
+    if name not in POWERS:
+        return numbers
+    try:
+        return [2.0**number for number in numbers]
+    except OverflowError:
+        raise ParameterError(f"the range of {name} goes beyond 2^1023") from None
+
+
+MAX_VALUES = 10_000
+
+
+def search(
+    problem: Problem,
+    options: TrainOptions,
+    axes: Mapping[str, Sequence[float]],
+    *,
+    folds: int = 5,
+    loo: bool = False,
+    refine: int = 0,
+    known: Iterable[GridPoint] = (),
+    tell: Tell | None = None,
+    progress: Callable[[Any], object] | None = None,
+) -> GridResult:
+    """`grid_search` for checked data. `known` points are not validated again; `progress` hears the solvers."""
+    if folds < 2:
+        raise ParameterError(f"cross-validation needs at least 2 folds, found {folds}")
+    if loo:
+        from odmlib.selection.leave_one_out import check_machine
+
+        check_machine(options)
+    stopped = _Stopped()
+    control = Control(options.tol, options.max_iter, options.time_limit, progress)
+    paths = FoldPaths(problem, folds, options.seed)
+    found = {point.key: point for point in known}
+    axes = {name: list(values) for name, values in axes.items()}
+    result = GridResult(axes, math.prod(len(values) for values in axes.values()))
+    started = time.perf_counter()
+
+    def take(point: GridPoint) -> None:
+        result.add(point)
+        result.seconds = time.perf_counter() - started
+        if tell is not None and tell(point, result):
+            raise stopped
+
+    try:
+        _round(problem, options, axes, paths, loo, control, found, take)
+        for turn in range(1, refine + 1):
+            if not result.complete or result.best is None:
+                break
+            finer = _around(result.best, axes, 0.5**turn)
+            seen = {point.key for point in result.points}
+            wanted = [key_of(dict(zip(finer, v, strict=True))) for v in itertools.product(*finer.values())]
+            result.n_points += sum(key not in seen for key in wanted)
+            for name, values in finer.items():
+                result.axes[name] = sorted({*result.axes[name], *values})
+            _round(problem, options, finer, paths, loo, control, found | {key: None for key in seen}, take)
+    except _Stopped:
+        pass
+    result.seconds = time.perf_counter() - started
+    return result
+
+
+class _Stopped(Exception):
+    """The callback has heard enough."""
+
+
+def _round(
+    problem: Problem,
+    options: TrainOptions,
+    axes: Mapping[str, Sequence[float]],
+    paths: FoldPaths,
+    loo: bool,
+    control: Control,
+    found: Mapping[tuple[float, ...], GridPoint | None],
+    take: Callable[[GridPoint], None],
+) -> None:
+    """Validate the points of one grid; those `found` are taken over (None: they have been before)."""
+    for chain in chains(axes):
+        left = []
+        for parameters in chain:
+            key = key_of(parameters)
+            if key not in found:
+                left.append(parameters)
+            elif (point := found[key]) is not None:
+                take(point)
+        if not left or control.out_of_time() is not None:
+            continue
+        settings = [dataclasses.replace(options, **_as_options(parameters)) for parameters in left]
+
+        def tell(place: int, rate: Rate, left: list[dict[str, float]] = left) -> None:
+            percent = float(f"{100 * rate.accuracy:.{RATE_DIGITS}g}")
+            take(GridPoint(left[place], percent, rate.unfinished))
+
+        if loo:
+            leave_one_out_rates(paths, settings, control, tell)
+        elif paths.suits(settings[0]):
+            paths.rates(settings, control, tell)
+        else:
+            rates_one_by_one(problem, settings, paths.n_folds, control, tell)
+
+
+def _as_options(parameters: Mapping[str, float]) -> dict[str, Any]:
+    given: dict[str, Any] = dict(parameters)
+    if "C" in given:
+        given["lambda_"] = None
+    return given
+
+
+def chains(axes: Mapping[str, Sequence[float]]) -> list[list[dict[str, float]]]:
+    """The grid's points, those that differ in C only together and ascending; see the head of this file."""
+    names = [name for name in AXES if name in axes and name != "C"]
+    # gamma changes slowest: its kernel rows stay
+    orders = [coarse_to_fine(list(axes[name])) for name in names]
+    path = [{"C": C} for C in sorted(axes["C"])] if "C" in axes else [{}]
+    return [
+        [point | dict(zip(names, values, strict=True)) for point in path]
+        for values in itertools.product(*orders)
+    ]
+
+
+def coarse_to_fine(values: list[float]) -> list[float]:
+    """The middle, then the middles of the two halves in turn, and so on, as grid.py does.
+
+    >>> coarse_to_fine([1, 2, 3, 4, 5])
+    [3, 2, 5, 1, 4]
+    """
+    if len(values) <= 1:
+        return values
+    middle = len(values) // 2
+    left, right = coarse_to_fine(values[:middle]), coarse_to_fine(values[middle + 1 :])
+    order = [values[middle]]
+    for one, other in itertools.zip_longest(left, right):
+        order += [value for value in (one, other) if value is not None]
+    return order
+
+
+def key_of(parameters: Mapping[str, float]) -> tuple[float, ...]:
+    """What tells points apart; a value read from a file is the one that was written."""
+    return tuple(
+        math.nan if name not in parameters else float(f"{on_axis(name, parameters[name]):.9g}")
+        for name in AXES
+        if name in parameters
+    )
+
+
+def on_axis(name: str, value: float) -> float:
+    """The number on a parameter's axis: its exponent, or itself."""
+    return math.log2(value) if name in POWERS else value
+
+
+def _around(best: GridPoint, axes: Mapping[str, Sequence[float]], part: float) -> dict[str, list[float]]:
+    """Three values per parameter: the best, and one at `part` of the grid's step on either side."""
+    finer = {}
+    for name, values in axes.items():
+        here = on_axis(name, best.parameters[name])
+        places = sorted(on_axis(name, value) for value in values)
+        if len(places) == 1:
+            finer[name] = [best.parameters[name]]
+            continue
+        step = part * (places[-1] - places[0]) / (len(places) - 1)
+        around = [here - step, here, here + step]
+        if name in POWERS:
+            finer[name] = [2.0**place for place in around]
+        else:
+            low, high = (0.0, 1.0) if name == "nu" else (0.0, math.nextafter(1, 0))
+            finer[name] = [place for place in around if low <= place <= high]
+    return finer
+
+
+def _better(point: GridPoint, best: GridPoint) -> bool:
+    """A higher rate; of equals at the same other parameters the smaller C, as in grid.py."""
+    if point.rate != best.rate:
+        return point.rate > best.rate
+    others = [{name: p.parameters[name] for name in p.parameters if name != "C"} for p in (point, best)]
+    return others[0] == others[1] and point.parameters.get("C", 0) < best.parameters.get("C", 0)

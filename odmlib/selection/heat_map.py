@@ -1,0 +1,109 @@
+"""The rates of a grid as a picture: a PNG with matplotlib, or shades of text.
+
+Two parameters are drawn, the ones with most values; of the points that agree in them the best counts.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.selection.grid import AXES, GridResult, on_axis
+
+SHADES = " .:-=+*#%@"
+SPAN = 10.0  # percent below the best from which on all is shown alike
+TITLES = {"C": "log2(C)", "gamma": "log2(gamma)", "lambda1": "log2(lambda1)", "lambda2": "log2(lambda2)"}
+
+
+def rate_table(result: GridResult) -> tuple[tuple[str, list[float]], tuple[str, list[float]] | None, NDArray]:
+    """The horizontal and the vertical axis (name, values ascending) and the rates; NaN where none is known."""
+    values = {
+        name: sorted({on_axis(name, point.parameters[name]) for point in result.points})
+        for name in AXES
+        if name in result.axes
+    }
+    names = sorted(values, key=lambda name: (-len(values[name]), AXES.index(name)))[:2]
+    names.sort(key=AXES.index)
+    across, down = names[0], names[1] if len(names) > 1 else None
+    table = np.full((1 if down is None else len(values[down]), len(values[across])), math.nan)
+    for point in result.points:
+        column = values[across].index(on_axis(across, point.parameters[across]))
+        row = 0 if down is None else values[down].index(on_axis(down, point.parameters[down]))
+        table[row, column] = np.fmax(table[row, column], point.rate)
+    return (across, values[across]), None if down is None else (down, values[down]), table
+
+
+def text_heat_map(result: GridResult) -> str:
+    """The rates as two characters each, the darker the higher.
+
+    >>> from odmlib.selection.grid import GridPoint
+    >>> result = GridResult({"C": [1.0, 2.0]}, 2)
+    >>> result.add(GridPoint({"C": 1.0}, 50.0))
+    >>> result.add(GridPoint({"C": 2.0}, 97.5))
+    >>> print(text_heat_map(result))
+         |  @@|
+    log2(C) across, from 0 to 1; 50 to 97.5 %
+    """
+    (across, columns), down, table = rate_table(result)
+    best, lowest = float(np.nanmax(table)), float(np.nanmin(table))
+    bottom = max(lowest, best - SPAN)
+    lines = []
+    for place in reversed(range(len(table))):
+        cells = "".join(2 * _shade(rate, bottom, best) for rate in table[place])
+        name = "" if down is None else f"{down[1][place]:g}"
+        lines.append(f"{name:>4} |{cells}|")
+    title = "" if down is None else f"{TITLES.get(down[0], down[0])} downwards, "
+    lines.append(
+        f"{title}{TITLES.get(across, across)} across, from {columns[0]:g} to {columns[-1]:g}; "
+        f"{lowest:g} to {best:g} %"
+    )
+    return "\n".join(lines)
+
+
+def _shade(rate: float, bottom: float, best: float) -> str:
+    if not math.isfinite(rate):
+        return "?"
+    part = 1.0 if best == bottom else max(0.0, (rate - bottom) / (best - bottom))
+    return SHADES[min(len(SHADES) - 1, int(part * len(SHADES)))]
+
+
+def draw_heat_map(result: GridResult, path: str, title: str) -> None:
+    """Write a PNG (or what the name's ending says). Needs matplotlib."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from odmlib.data.files import open_output
+
+    (across, columns), down, table = rate_table(result)
+    best = float(np.nanmax(table))
+    figure = Figure(figsize=(7, 5.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    if down is None:
+        axes.plot(columns, table[0], marker="o", color="tab:blue")
+        axes.set_ylabel("accuracy, %")
+        axes.grid(alpha=0.3)
+    else:
+        lowest = max(float(np.nanmin(table)), best - SPAN)
+        image = axes.imshow(table, origin="lower", aspect="auto", cmap="viridis", vmin=lowest, vmax=best)
+        axes.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
+        axes.set_yticks(range(len(down[1])), [f"{value:g}" for value in down[1]])
+        axes.set_ylabel(TITLES.get(down[0], down[0]))
+        figure.colorbar(image, ax=axes, label="accuracy, %", extend="min")
+        if table.size <= 200:
+            for row, column in zip(*np.nonzero(np.isfinite(table)), strict=True):
+                rate = table[row, column]
+                dark = rate < 0.5 * (lowest + best)
+                axes.text(
+                    column, row, f"{rate:.3g}", ha="center", va="center", fontsize=7, color="w" if dark else "k"
+                )
+        assert result.best is not None
+        row, column = (int(place[0]) for place in np.nonzero(table == best))
+        axes.plot(column, row, "s", markersize=18, markerfacecolor="none", markeredgecolor="red")
+    axes.set_xlabel(TITLES.get(across, across))
+    axes.set_title(f"{title}: best {best:g} %")
+    ending = path.rpartition(".")[2].lower()
+    with open_output(path) as stream:
+        figure.savefig(stream, format=ending if ending in ("png", "svg", "pdf") else "png", dpi=110)
