@@ -75,7 +75,7 @@ def report_page(model: Model, problem: Problem, name: str, command: str = "") ->
     yield "<h2>Convergence</h2>\n"
     yield from _convergence(report)
     yield "<h2>Margins</h2>\n"
-    yield from _margins(model)
+    yield from _margins(model, problem)
     yield "<h2>Labels predicted for the training rows</h2>\n"
     yield from _labels(problem, predicted)
     if report.get("tasks"):
@@ -149,9 +149,10 @@ def _convergence(report: Mapping[str, Any]) -> Iterator[str]:
     yield _charts(chart for chart in charts if any(len(series.x) > 1 for series in chart.series))
 
 
-def _margins(model: Model) -> Iterator[str]:
+def _margins(model: Model, problem: Problem) -> Iterator[str]:
     margins = model.training_margins
-    assert margins is not None
+    if margins is None:  # a model that was loaded
+        margins = model.margins(problem.rows, problem.labels[problem.codes])
     summary = model.report["margin"]
     yield ("<p>By how much the label of each training row wins; rows at or left of 0 lose.</p>\n")
     quantiles = [(f"{100 * float(part):g}%", _short(value)) for part, value in summary["quantiles"].items()]
