@@ -31,8 +31,8 @@ Floats = NDArray[np.float64]
 
 MOST_POINTS = 1000  # of a curve: more are not seen
 BINS = 24
-MOST_TASKS = 8  # that have names and colours of their own
-MOST_CURVES = 100
+MOST_NAMED = 8  # tasks that have names and colours of their own
+MOST_CURVES = 64  # beyond: a cloud of points
 ZERO = [(0.0, "")]
 FRACTION = "part of the rows"
 
@@ -176,7 +176,12 @@ def convergence(reports: Mapping[str, Mapping[str, Any]]) -> Chart:
         series += _gap_series(name if len(reports) > 1 else "", trace, len(reports) > 1, place)
     tolerances = {report.get("parameters", {}).get("tol") for report in reports.values()}
     wanted = f" (wanted {tolerances.pop():g})" if len(tolerances) == 1 and None not in tolerances else ""
-    return Chart(f"convergence{wanted}", "seconds", "relative duality gap", series, y_log=True)
+    several = ""
+    if len(reports) == 1:  # a thinned trace may have lost some
+        traced = {point.get("task", 1) for report in reports.values() for point in report["trace"]}
+        n_tasks = max(len(traced), *(len(report.get("tasks") or []) for report in reports.values()))
+        several = f" of {n_tasks} tasks" if n_tasks > 1 else ""
+    return Chart(f"convergence{several}{wanted}", "seconds", "relative duality gap", series, y_log=True)
 
 
 def _gap_series(name: str, trace: list[dict[str, Any]], several: bool, colour: int) -> list[Series]:
@@ -185,14 +190,16 @@ def _gap_series(name: str, trace: list[dict[str, Any]], several: bool, colour: i
     tasks = sorted({point.get("task", 1) for point in known})
     if len(tasks) <= 1:
         return [_line(name, known, colour)]
-    if len(tasks) <= MOST_TASKS and not several:
+    if len(tasks) <= MOST_NAMED and not several:
         return [
             _line(f"task {task}", [point for point in known if point.get("task", 1) == task])
             for task in tasks
         ]
-    # more: thin out the names, not the curves
-    groups = [[point for point in known if point.get("task", 1) == task] for task in tasks[:MOST_CURVES]]
     title = f"{name}, {len(tasks)} tasks" if name else ""
+    if len(tasks) > MOST_CURVES:  # most have too few points for a curve
+        cloud = _line(title, known, colour)
+        return [dataclasses.replace(cloud, kind="points")]
+    groups = [[point for point in known if point.get("task", 1) == task] for task in tasks]
     return [_line(title if not k else "", group, colour) for k, group in enumerate(groups)]
 
 

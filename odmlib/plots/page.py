@@ -25,11 +25,12 @@ MOST_CLASSES = 30  # of a confusion matrix; beyond, the commonest confusions are
 MOST_LINES = 50  # of a table
 
 STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --good: #009e73; --bad: #d55e00; }
+:root { color-scheme: light dark; --page: #fff;
+  --line: #8884; --soft: #8881; --good: #009e73; --bad: #d55e00; }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1rem; max-width: 60rem; font: 1rem/1.5 system-ui, sans-serif;
-  background: #fff; color: #222; }
-@media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } }
+  background: var(--page); color: #222; }
+@media (prefers-color-scheme: dark) { :root { --page: #16181c; } body { color: #ddd; } }
 h1 { font-size: 1.5rem; margin: 0 0 .5rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; border-bottom: 1px solid var(--line); }
 p { margin: .5rem 0; overflow-wrap: anywhere; }
@@ -42,6 +43,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; white-space: normal; }
 .matrix td, .matrix thead th { text-align: center; }
+.matrix th:first-child { position: sticky; left: 0; background: var(--page); }
+.zero { opacity: .35; }
 .small { font-size: .85rem; opacity: .8; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem; }
 svg { display: block; width: 100%; height: auto; max-width: 36rem; }
@@ -165,19 +168,21 @@ def _margins(model: Model, problem: Problem) -> Iterator[str]:
 
 
 def _labels(problem: Problem, predicted: NDArray[np.int64]) -> Iterator[str]:
-    names = [str(python_label(label)) for label in problem.labels]
-    k = len(names)
+    k = len(problem.labels)
+    order = np.argsort(problem.labels) if problem.labels.dtype.kind in "fiu" else np.arange(k)
+    names = [str(python_label(label)) for label in problem.labels[order]]
     counts = np.bincount(problem.codes * k + predicted, minlength=k * k).reshape(k, k)
+    counts = counts[np.ix_(order, order)]
     true, given, hits = counts.sum(axis=1), counts.sum(axis=0), np.diag(counts)
     if k <= MOST_CLASSES:
         yield "<p>Rows: the label in the data. Columns: the label predicted.</p>\n"
         yield _matrix(names, counts)
     else:
         wrong = counts - np.diag(hits)
-        order = np.argsort(-wrong.ravel(), kind="stable")[:20]
+        most = np.argsort(-wrong.ravel(), kind="stable")[:20]
         confusions = [
             (names[place // k], names[place % k], f"{wrong.ravel()[place]:,}")
-            for place in order.tolist()
+            for place in most.tolist()
             if wrong.ravel()[place]
         ]
         yield f"<p>{k} classes; the commonest confusions:</p>\n"
@@ -210,7 +215,10 @@ def _matrix(names: Sequence[str], counts: NDArray[np.int64]) -> str:
         cells = ""
         for other, count in zip(names, row.tolist(), strict=True):
             colour = "0 158 115" if name == other else "213 94 0"  # right, wrong
-            cells += f'<td style="background:rgb({colour} / {0.6 * count / total:.2f})">{count:,}</td>'
+            shade = (
+                f'style="background:rgb({colour} / {0.6 * count / total:.2f})"' if count else 'class="zero"'
+            )
+            cells += f"<td {shade}>{count:,}</td>"
         lines.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
     return (
         f'<div class="scroll"><table class="matrix"><thead><tr><th></th>{head}</tr></thead>'

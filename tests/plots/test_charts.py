@@ -125,7 +125,10 @@ def test_convergence_of_tasks():
         ["s, 19 tasks"] + [""] * 18
     )
     assert several.colour_places() == [0] * 19 + [1] * 19
-    assert len(convergence({"r": {"trace": many}}).series) == 19
+    one = convergence({"r": {"trace": many}})
+    assert len(one.series) == 19 and one.title == "convergence of 19 tasks"
+    crowd = [point | {"task": task} for task in range(1, 100) for point in points[:2]]
+    assert [series.kind for series in convergence({"r": {"trace": crowd}}).series] == ["points"]
 
 
 def test_levels():
