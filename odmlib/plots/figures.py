@@ -210,17 +210,30 @@ def _line(name: str, points: list[dict[str, Any]], colour: int | None = None) ->
 
 def level_charts(report: Mapping[str, Any], name: str = "") -> list[Chart]:
     """Gap, and accuracy where it is known, of every level of a partitioned machine against time."""
-    levels = report.get("levels") or (report.get("details") or {}).get("levels")
-    if not isinstance(levels, list) or not levels:
+    runs = _level_runs(report)
+    if not runs:
         raise ParameterError(f"{name or 'the report'}: no levels; those are of machine sodm")
-    title = "levels: " + ", ".join(str(level.get("partitions", "?")) for level in levels) + " partitions"
+    first = next(iter(runs.values()))
+    title = "levels: " + ", ".join(str(level.get("partitions", "?")) for level in first) + " partitions"
     charts = []
     for key, label, factor in (("gap", "relative duality gap", 1.0), ("accuracy", "accuracy in %", 100.0)):
-        known = [level for level in levels if level.get(key) is not None and level.get("seconds") is not None]
-        if known:
+        series = []
+        for run, levels in runs.items():
+            known = [level for level in levels if None not in (level.get(key), level.get("seconds"))]
             x = [float(level["seconds"]) for level in known]
             y = [factor * float(level[key]) for level in known]
-            charts.append(Chart(title, "seconds", label, [Series("", x, y)], y_log=key == "gap"))
+            series += [Series(run, x, y)] if known else []
+        if series:
+            charts.append(Chart(title, "seconds", label, series, y_log=key == "gap"))
     if not charts:
         raise ParameterError(f"{name or 'the report'}: the levels have neither a gap nor an accuracy")
     return charts
+
+
+def _level_runs(report: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The levels of a run, or of each of its tasks, by name."""
+    levels = report.get("levels") or (report.get("details") or {}).get("levels")
+    if isinstance(levels, list) and levels:
+        return {"": levels}
+    tasks = enumerate(report.get("tasks") or [], 1)
+    return {f"task {place}": task["levels"] for place, task in tasks if task.get("levels")}

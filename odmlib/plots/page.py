@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from odmlib.data.problem import Problem
     from odmlib.model.model import Model
 
+Codes = NDArray[np.int64]
+
 MOST_CLASSES = 30  # of a confusion matrix; beyond, the commonest confusions are listed
 MOST_LINES = 50  # of a table
 
@@ -64,9 +66,9 @@ def report_page(model: Model, problem: Problem, name: str, command: str = "") ->
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>\n"
     )
-    predicted = model.positions(problem.rows)
-    right = int((predicted == problem.codes).sum())
-    n = problem.rows.n_rows
+    labeled = np.flatnonzero(problem.codes >= 0)  # of a semi-supervised machine not all are
+    codes, predicted = problem.codes[labeled], model.positions(problem.rows)[labeled]
+    right, n = int((predicted == codes).sum()), len(codes)
     yield f"<h1>{escape(title)}</h1>\n"
     yield _facts(_headline(report, right, n))
     if command:
@@ -80,7 +82,7 @@ def report_page(model: Model, problem: Problem, name: str, command: str = "") ->
     yield "<h2>Margins</h2>\n"
     yield from _margins(model, problem)
     yield "<h2>Labels predicted for the training rows</h2>\n"
-    yield from _labels(problem, predicted)
+    yield from _labels(problem.labels, codes, predicted)
     if report.get("tasks"):
         yield "<h2>Tasks</h2>\n"
         yield from _tasks(report["tasks"])
@@ -109,15 +111,13 @@ def _facts(facts: Iterable[tuple[str, str, str]]) -> str:
 
 
 def _data(problem: Problem) -> Iterator[str]:
-    labels = problem.labels[problem.codes]
-    numeric = problem.labels.dtype.kind in "fiu"
-    found = statistics(
-        problem.rows, labels.astype(np.float64) if numeric else problem.codes.astype(np.float64)
-    )
+    # codes tell the classes as well as labels do, whatever these are
+    found = statistics(problem.rows, problem.codes.astype(np.float64))
+    unlabeled = int((problem.codes < 0).sum())
     yield _table(
         [],
         [
-            ("rows", f"{found['rows']:,}"),
+            ("rows", f"{found['rows']:,}" + (f", {unlabeled:,} of them unlabeled" if unlabeled else "")),
             ("features", f"{found['features']:,}"),
             ("never change", f"{found['constant_features']:,}"),
             ("values stored", f"{found['nonzeros']:,} ({100 * found['density']:.3g}%)"),
@@ -155,7 +155,8 @@ def _convergence(report: Mapping[str, Any]) -> Iterator[str]:
 def _margins(model: Model, problem: Problem) -> Iterator[str]:
     margins = model.training_margins
     if margins is None:  # a model that was loaded
-        margins = model.margins(problem.rows, problem.labels[problem.codes])
+        labeled = np.flatnonzero(problem.codes >= 0)
+        margins = model.margins(problem.rows.take(labeled), problem.labels[problem.codes[labeled]])
     summary = model.report["margin"]
     yield ("<p>By how much the label of each training row wins; rows at or left of 0 lose.</p>\n")
     quantiles = [(f"{100 * float(part):g}%", _short(value)) for part, value in summary["quantiles"].items()]
@@ -167,11 +168,11 @@ def _margins(model: Model, problem: Problem) -> Iterator[str]:
     yield _charts(charts)
 
 
-def _labels(problem: Problem, predicted: NDArray[np.int64]) -> Iterator[str]:
-    k = len(problem.labels)
-    order = np.argsort(problem.labels) if problem.labels.dtype.kind in "fiu" else np.arange(k)
-    names = [str(python_label(label)) for label in problem.labels[order]]
-    counts = np.bincount(problem.codes * k + predicted, minlength=k * k).reshape(k, k)
+def _labels(labels: NDArray, codes: Codes, predicted: Codes) -> Iterator[str]:
+    k = len(labels)
+    order = np.argsort(labels) if labels.dtype.kind in "fiu" else np.arange(k)
+    names = [str(python_label(label)) for label in labels[order]]
+    counts = np.bincount(codes * k + predicted, minlength=k * k).reshape(k, k)
     counts = counts[np.ix_(order, order)]
     true, given, hits = counts.sum(axis=1), counts.sum(axis=0), np.diag(counts)
     if k <= MOST_CLASSES:

@@ -139,6 +139,8 @@ def test_levels():
     gap, accuracy = level_charts({"levels": levels})
     assert gap.series[0].y == [0.5, 0.05] and accuracy.series[0].y == [90.0]
     assert level_charts({"details": {"levels": levels}})[0].data() == gap.data()
+    tasks = level_charts({"tasks": [{"levels": levels}, {}, {"levels": levels}]})
+    assert [series.name for series in tasks[0].series] == ["task 1", "task 3"]
     with pytest.raises(odmlib.ParameterError, match="no levels"):
         level_charts({"details": {}}, "r")
 

@@ -105,6 +105,17 @@ def test_many_classes_get_a_list():
     assert len(page) < 200_000
 
 
+def test_rows_without_label_and_a_model_that_was_loaded():
+    import dataclasses
+
+    model, problem, _ = made()
+    problem.codes[:30] = -1
+    model = dataclasses.replace(model, training_margins=None)
+    page = "".join(report_page(model, problem, "mixed"))
+    assert ["rows", "150, 30 of them unlabeled"] in parsed(page).tables[0]
+    assert "margins: 120 rows" in page
+
+
 def test_labels_that_are_words():
     problem = Problem.from_arrays(np.array([[1.0], [2.0], [-1.0], [-2.0]]), ["<yes>", "<yes>", "no", "no"])
     model = train_problem(problem, TrainOptions())
