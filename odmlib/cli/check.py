@@ -86,16 +86,19 @@ def make_parser() -> ToolParser:
 
 
 def lines(check: DataCheck, quiet: bool) -> Iterator[str]:
+    from odmlib.data.checking import counted
+
     name = one_line(check.name)
     for fault in check.faults:
         place = ":".join([name, *(str(number) for number in (fault.line, fault.column) if number)])
         yield f"{place}: {fault.message}"
     if check.n_faults > len(check.faults):
         yield f"... and {check.n_faults - len(check.faults)} faults more (--faults 0 shows all)"
-    if not check.good:
-        yield f"{check.n_faults} faults in {check.n_faulty_lines} of {check.n_lines} lines"
-    elif not quiet:
-        yield f"{name}: no faults in {check.n_lines} lines"
+    if check.n_faulty_lines:
+        faults = counted(check.n_faults, "fault")
+        yield f"{faults} in {check.n_faulty_lines} of {counted(check.n_lines, 'line')}"
+    elif check.good and not quiet:
+        yield f"{name}: no faults in {counted(check.n_lines, 'line')}"
     if quiet or not check.statistics:
         return
     yield from describe(check)

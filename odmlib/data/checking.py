@@ -36,7 +36,7 @@ FAULTS_PER_LINE = 20  # the rest of a line of garbage tells nothing new
 AFTER_FAULT_BYTES = 1 << 12  # read with care behind a fault: the next may be near
 
 WIDE_RANGE = 10.0  # values beyond: worth scaling
-UNEVEN_RANGES = 100.0  # ratio of the widest feature to the median one: worth scaling
+UNEVEN_RANGES = 1000.0  # ratio of the widest feature to the narrowest one: worth scaling
 RARE_CLASS = 0.1  # part of the rows
 MANY_ROWS = 50_000  # kernels begin to cost minutes
 WIDE_DATA = 5_000  # features, beyond which linear machines are usually as good
@@ -297,18 +297,26 @@ def _row_numbers(rows: Dataset) -> NDArray[np.uint64]:
 # ---------------------------------------------------------------------------------------- advice
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "row"), counted(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def _advice(found: dict[str, Any], name: str) -> Iterator[str]:
     low, high, rows = found["lowest"], found["highest"], found["rows"]
     file = "FILE" if name.startswith("<") else quote(name)
     made = "FILE" if name.startswith("<") else quote(os.path.basename(name))
-    if max(-low, high) > WIDE_RANGE or (
-        found["median_range"] and found["widest_range"] > UNEVEN_RANGES * found["median_range"]
-    ):
-        zeros = " -l 0" if found["density"] < 0.5 else ""
-        yield (
-            f"features range from {_shown(low)} to {_shown(high)}: scale first "
-            f"(odm-scale{zeros} -s {made}.range {file} > {made}.scaled)"
-        )
+    zeros = " -l 0" if found["density"] < 0.5 else ""
+    scale = f"scale first (odm-scale{zeros} -s {made}.range {file} > {made}.scaled)"
+    if max(-low, high) > WIDE_RANGE:
+        yield f"features range from {_shown(low)} to {_shown(high)}: {scale}"
+    elif found["widest_range"] > UNEVEN_RANGES * found["narrowest_range"]:
+        low, high = found["narrowest_range"], found["widest_range"]
+        yield f"features have ranges from {low:.2g} to {high:.2g} wide: {scale}"
     if found["classes"] == 1:
         yield f"all rows have the label {next(iter(found['class_counts']))}: training needs two classes"
     elif found["classes"] > TOO_MANY_LABELS and found["classes"] > rows / 3:
@@ -318,24 +326,26 @@ def _advice(found: dict[str, Any], name: str) -> Iterator[str]:
     if not found["whole_labels"]:
         yield "labels are not whole numbers: kept here, but LIBSVM and LIBLINEAR cut them to whole ones"
     if found["constant_features"]:
-        yield f"{found['constant_features']} features never change: odm-scale leaves them out"
+        constant = counted(found["constant_features"], "feature")
+        yield f"{constant} without any change: odm-scale leaves such out"
     if found["unavoidable_errors"]:
         yield (
             f"rows of the same features have different labels: any machine errs on at least "
-            f"{found['unavoidable_errors']} rows ({100 * found['unavoidable_errors'] / rows:.2g}%)"
+            f"{counted(found['unavoidable_errors'], 'row')} ({100 * found['unavoidable_errors'] / rows:.2g}%)"
         )
     if found["duplicate_rows"] > rows / 10:
         yield (
             f"{found['duplicate_rows']} rows repeat others: cross-validation tests on copies of training rows"
         )
     if found["empty_rows"]:
-        yield f"{found['empty_rows']} rows hold nothing but zeros"
+        yield f"{counted(found['empty_rows'], 'row')} with nothing but zeros"
     if found["features"] > WIDE_DATA and found["density"] < 0.1:
         yield f"{found['features']} sparse features: a linear machine (-t linear) is usually as good and fast"
     elif rows > MANY_ROWS:
         yield f"{rows} rows: try a linear machine first (-t linear), or a part of the rows (odm-subset)"
     if found.get("lines_without_row"):
-        yield f"{found['lines_without_row']} lines are blank or comments: LIBSVM's programs refuse such files"
+        others = counted(found["lines_without_row"], "line")
+        yield f"{others} blank or with a comment only: LIBSVM's programs refuse such files"
 
 
 def _class_advice(found: dict[str, Any]) -> Iterator[str]:

@@ -31,8 +31,8 @@ Floats = NDArray[np.float64]
 
 MOST_POINTS = 1000  # of a curve: more are not seen
 BINS = 24
-MOST_TASKS = 8  # that have names and colours of their own
-MOST_CURVES = 100
+MOST_NAMED = 8  # tasks that have names and colours of their own
+MOST_CURVES = 64  # beyond: a cloud of points
 ZERO = [(0.0, "")]
 FRACTION = "part of the rows"
 
@@ -176,7 +176,12 @@ def convergence(reports: Mapping[str, Mapping[str, Any]]) -> Chart:
         series += _gap_series(name if len(reports) > 1 else "", trace, len(reports) > 1, place)
     tolerances = {report.get("parameters", {}).get("tol") for report in reports.values()}
     wanted = f" (wanted {tolerances.pop():g})" if len(tolerances) == 1 and None not in tolerances else ""
-    return Chart(f"convergence{wanted}", "seconds", "relative duality gap", series, y_log=True)
+    several = ""
+    if len(reports) == 1:  # a thinned trace may have lost some
+        traced = {point.get("task", 1) for report in reports.values() for point in report["trace"]}
+        n_tasks = max(len(traced), *(len(report.get("tasks") or []) for report in reports.values()))
+        several = f" of {n_tasks} tasks" if n_tasks > 1 else ""
+    return Chart(f"convergence{several}{wanted}", "seconds", "relative duality gap", series, y_log=True)
 
 
 def _gap_series(name: str, trace: list[dict[str, Any]], several: bool, colour: int) -> list[Series]:
@@ -185,14 +190,16 @@ def _gap_series(name: str, trace: list[dict[str, Any]], several: bool, colour: i
     tasks = sorted({point.get("task", 1) for point in known})
     if len(tasks) <= 1:
         return [_line(name, known, colour)]
-    if len(tasks) <= MOST_TASKS and not several:
+    if len(tasks) <= MOST_NAMED and not several:
         return [
             _line(f"task {task}", [point for point in known if point.get("task", 1) == task])
             for task in tasks
         ]
-    # more: thin out the names, not the curves
-    groups = [[point for point in known if point.get("task", 1) == task] for task in tasks[:MOST_CURVES]]
     title = f"{name}, {len(tasks)} tasks" if name else ""
+    if len(tasks) > MOST_CURVES:  # most have too few points for a curve
+        cloud = _line(title, known, colour)
+        return [dataclasses.replace(cloud, kind="points")]
+    groups = [[point for point in known if point.get("task", 1) == task] for task in tasks]
     return [_line(title if not k else "", group, colour) for k, group in enumerate(groups)]
 
 
@@ -203,17 +210,30 @@ def _line(name: str, points: list[dict[str, Any]], colour: int | None = None) ->
 
 def level_charts(report: Mapping[str, Any], name: str = "") -> list[Chart]:
     """Gap, and accuracy where it is known, of every level of a partitioned machine against time."""
-    levels = report.get("levels") or (report.get("details") or {}).get("levels")
-    if not isinstance(levels, list) or not levels:
+    runs = _level_runs(report)
+    if not runs:
         raise ParameterError(f"{name or 'the report'}: no levels; those are of machine sodm")
-    title = "levels: " + ", ".join(str(level.get("partitions", "?")) for level in levels) + " partitions"
+    first = next(iter(runs.values()))
+    title = "levels: " + ", ".join(str(level.get("partitions", "?")) for level in first) + " partitions"
     charts = []
     for key, label, factor in (("gap", "relative duality gap", 1.0), ("accuracy", "accuracy in %", 100.0)):
-        known = [level for level in levels if level.get(key) is not None and level.get("seconds") is not None]
-        if known:
+        series = []
+        for run, levels in runs.items():
+            known = [level for level in levels if None not in (level.get(key), level.get("seconds"))]
             x = [float(level["seconds"]) for level in known]
             y = [factor * float(level[key]) for level in known]
-            charts.append(Chart(title, "seconds", label, [Series("", x, y)], y_log=key == "gap"))
+            series += [Series(run, x, y)] if known else []
+        if series:
+            charts.append(Chart(title, "seconds", label, series, y_log=key == "gap"))
     if not charts:
         raise ParameterError(f"{name or 'the report'}: the levels have neither a gap nor an accuracy")
     return charts
+
+
+def _level_runs(report: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The levels of a run, or of each of its tasks, by name."""
+    levels = report.get("levels") or (report.get("details") or {}).get("levels")
+    if isinstance(levels, list) and levels:
+        return {"": levels}
+    tasks = enumerate(report.get("tasks") or [], 1)
+    return {f"task {place}": task["levels"] for place, task in tasks if task.get("levels")}

@@ -21,15 +21,18 @@ if TYPE_CHECKING:
     from odmlib.data.problem import Problem
     from odmlib.model.model import Model
 
+Codes = NDArray[np.int64]
+
 MOST_CLASSES = 30  # of a confusion matrix; beyond, the commonest confusions are listed
 MOST_LINES = 50  # of a table
 
 STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --good: #009e73; --bad: #d55e00; }
+:root { color-scheme: light dark; --page: #fff;
+  --line: #8884; --soft: #8881; --good: #009e73; --bad: #d55e00; }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1rem; max-width: 60rem; font: 1rem/1.5 system-ui, sans-serif;
-  background: #fff; color: #222; }
-@media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } }
+  background: var(--page); color: #222; }
+@media (prefers-color-scheme: dark) { :root { --page: #16181c; } body { color: #ddd; } }
 h1 { font-size: 1.5rem; margin: 0 0 .5rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; border-bottom: 1px solid var(--line); }
 p { margin: .5rem 0; overflow-wrap: anywhere; }
@@ -42,6 +45,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; white-space: normal; }
 .matrix td, .matrix thead th { text-align: center; }
+.matrix th:first-child { position: sticky; left: 0; background: var(--page); }
+.zero { opacity: .35; }
 .small { font-size: .85rem; opacity: .8; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem; }
 svg { display: block; width: 100%; height: auto; max-width: 36rem; }
@@ -61,9 +66,9 @@ def report_page(model: Model, problem: Problem, name: str, command: str = "") ->
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>\n"
     )
-    predicted = model.positions(problem.rows)
-    right = int((predicted == problem.codes).sum())
-    n = problem.rows.n_rows
+    labeled = np.flatnonzero(problem.codes >= 0)  # of a semi-supervised machine not all are
+    codes, predicted = problem.codes[labeled], model.positions(problem.rows)[labeled]
+    right, n = int((predicted == codes).sum()), len(codes)
     yield f"<h1>{escape(title)}</h1>\n"
     yield _facts(_headline(report, right, n))
     if command:
@@ -75,9 +80,9 @@ def report_page(model: Model, problem: Problem, name: str, command: str = "") ->
     yield "<h2>Convergence</h2>\n"
     yield from _convergence(report)
     yield "<h2>Margins</h2>\n"
-    yield from _margins(model)
+    yield from _margins(model, problem)
     yield "<h2>Labels predicted for the training rows</h2>\n"
-    yield from _labels(problem, predicted)
+    yield from _labels(problem.labels, codes, predicted)
     if report.get("tasks"):
         yield "<h2>Tasks</h2>\n"
         yield from _tasks(report["tasks"])
@@ -106,15 +111,13 @@ def _facts(facts: Iterable[tuple[str, str, str]]) -> str:
 
 
 def _data(problem: Problem) -> Iterator[str]:
-    labels = problem.labels[problem.codes]
-    numeric = problem.labels.dtype.kind in "fiu"
-    found = statistics(
-        problem.rows, labels.astype(np.float64) if numeric else problem.codes.astype(np.float64)
-    )
+    # codes tell the classes as well as labels do, whatever these are
+    found = statistics(problem.rows, problem.codes.astype(np.float64))
+    unlabeled = int((problem.codes < 0).sum())
     yield _table(
         [],
         [
-            ("rows", f"{found['rows']:,}"),
+            ("rows", f"{found['rows']:,}" + (f", {unlabeled:,} of them unlabeled" if unlabeled else "")),
             ("features", f"{found['features']:,}"),
             ("never change", f"{found['constant_features']:,}"),
             ("values stored", f"{found['nonzeros']:,} ({100 * found['density']:.3g}%)"),
@@ -149,9 +152,11 @@ def _convergence(report: Mapping[str, Any]) -> Iterator[str]:
     yield _charts(chart for chart in charts if any(len(series.x) > 1 for series in chart.series))
 
 
-def _margins(model: Model) -> Iterator[str]:
+def _margins(model: Model, problem: Problem) -> Iterator[str]:
     margins = model.training_margins
-    assert margins is not None
+    if margins is None:  # a model that was loaded
+        labeled = np.flatnonzero(problem.codes >= 0)
+        margins = model.margins(problem.rows.take(labeled), problem.labels[problem.codes[labeled]])
     summary = model.report["margin"]
     yield ("<p>By how much the label of each training row wins; rows at or left of 0 lose.</p>\n")
     quantiles = [(f"{100 * float(part):g}%", _short(value)) for part, value in summary["quantiles"].items()]
@@ -163,20 +168,22 @@ def _margins(model: Model) -> Iterator[str]:
     yield _charts(charts)
 
 
-def _labels(problem: Problem, predicted: NDArray[np.int64]) -> Iterator[str]:
-    names = [str(python_label(label)) for label in problem.labels]
-    k = len(names)
-    counts = np.bincount(problem.codes * k + predicted, minlength=k * k).reshape(k, k)
+def _labels(labels: NDArray, codes: Codes, predicted: Codes) -> Iterator[str]:
+    k = len(labels)
+    order = np.argsort(labels) if labels.dtype.kind in "fiu" else np.arange(k)
+    names = [str(python_label(label)) for label in labels[order]]
+    counts = np.bincount(codes * k + predicted, minlength=k * k).reshape(k, k)
+    counts = counts[np.ix_(order, order)]
     true, given, hits = counts.sum(axis=1), counts.sum(axis=0), np.diag(counts)
     if k <= MOST_CLASSES:
         yield "<p>Rows: the label in the data. Columns: the label predicted.</p>\n"
         yield _matrix(names, counts)
     else:
         wrong = counts - np.diag(hits)
-        order = np.argsort(-wrong.ravel(), kind="stable")[:20]
+        most = np.argsort(-wrong.ravel(), kind="stable")[:20]
         confusions = [
             (names[place // k], names[place % k], f"{wrong.ravel()[place]:,}")
-            for place in order.tolist()
+            for place in most.tolist()
             if wrong.ravel()[place]
         ]
         yield f"<p>{k} classes; the commonest confusions:</p>\n"
@@ -209,7 +216,10 @@ def _matrix(names: Sequence[str], counts: NDArray[np.int64]) -> str:
         cells = ""
         for other, count in zip(names, row.tolist(), strict=True):
             colour = "0 158 115" if name == other else "213 94 0"  # right, wrong
-            cells += f'<td style="background:rgb({colour} / {0.6 * count / total:.2f})">{count:,}</td>'
+            shade = (
+                f'style="background:rgb({colour} / {0.6 * count / total:.2f})"' if count else 'class="zero"'
+            )
+            cells += f"<td {shade}>{count:,}</td>"
         lines.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
     return (
         f'<div class="scroll"><table class="matrix"><thead><tr><th></th>{head}</tr></thead>'

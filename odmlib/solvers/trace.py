@@ -7,10 +7,11 @@ from typing import Any
 from odmlib.solvers.control import Progress
 
 MOST_POINTS = 512  # kept of a run; beyond, every second one is dropped
+MOST_TASKS = 64  # whose last points are all kept; of more only the very last
 
 
 class Trace:
-    """A callback for `train`: keeps some hundred of the points that it hears, evenly spread, and the last.
+    """A callback for `train`: keeps some hundred of its points, evenly spread, and the last of each task.
 
     >>> import numpy as np, odmlib
     >>> from odmlib.solvers.trace import Trace
@@ -34,7 +35,7 @@ class Trace:
                 del self._kept[1::2]
                 self._stride *= 2
         self._heard += 1
-        self._last[progress.task] = progress
+        self._last[progress.task if progress.tasks <= MOST_TASKS else 0] = progress
         return None if self._also is None else self._also(progress)
 
     def points(self) -> list[dict[str, Any]]:

@@ -62,6 +62,7 @@ def test_convergence(tools, models):
     assert code == 0 and out.startswith("convergence (wanted 0.001)") and "o odm.json" in out
     tools.train("-q --json iris.json", IRIS, "m")
     assert "o task 2" in plotted(tools, "convergence iris.json").out
+    assert "convergence of 3 tasks" in plotted(tools, "convergence iris.json").out
 
 
 def test_levels(tools):

@@ -144,7 +144,7 @@ def test_statistics_by_hand():
     assert numbers["duplicate_rows"] == 2 and numbers["unavoidable_errors"] == 1
     assert numbers["class_counts"] == {"-1": 3, "1": 3}
     assert any("features range from -1 to 40,000: scale first" in line for line in found.advice)
-    assert any("errs on at least 1 rows" in line for line in found.advice)
+    assert any("errs on at least 1 row (" in line for line in found.advice)
 
 
 def test_zeros_of_full_columns_do_not_count():
@@ -170,6 +170,7 @@ def test_advice():
         return "\n".join(check_data(text).advice)
 
     assert advice(b"1 1:1\n-1 1:-1\n" * 4 + b"1 1:0.5\n").count("scale") == 0
+    assert "ranges from 0.001 to 2 wide: scale" in advice(b"1 1:0.001 2:1\n-1 2:-1\n-1 2:-1\n1 2:1\n")
     assert "needs two classes" in advice(b"1 1:1\n1 1:2\n")
     assert "label 2 has 1" not in advice(b"1 1:1\n" * 50 + b"2 1:2\n2 1:3\n")
     assert "label 2 has 2 of 52 rows (3.8%)" in advice(b"1 1:1\n" * 50 + b"2 1:2\n2 1:3\n")
@@ -177,8 +178,8 @@ def test_advice():
     assert "label 2 stands once" in advice(b"1 1:1\n1 1:2\n2 1:3\n")
     assert "not whole numbers" in advice(b"1.5 1:1\n2 1:2\n")
     assert "regression" in advice(b"".join(b"%d 1:%d\n" % (i, i) for i in range(200)))
-    assert "1 rows hold nothing but zeros" in advice(b"1\n2 1:1\n")
-    assert "blank or comments" in advice(b"# hi\n1 1:1\n2 1:2\n")
+    assert "1 row with nothing but zeros" in advice(b"1\n2 1:1\n")
+    assert "1 line blank" in advice(b"# hi\n1 1:1\n2 1:2\n")
 
 
 @pytest.mark.parametrize("name", ["heart", "svmguide1", "titanic", "glass.scale"])

@@ -125,7 +125,10 @@ def test_convergence_of_tasks():
         ["s, 19 tasks"] + [""] * 18
     )
     assert several.colour_places() == [0] * 19 + [1] * 19
-    assert len(convergence({"r": {"trace": many}}).series) == 19
+    one = convergence({"r": {"trace": many}})
+    assert len(one.series) == 19 and one.title == "convergence of 19 tasks"
+    crowd = [point | {"task": task} for task in range(1, 100) for point in points[:2]]
+    assert [series.kind for series in convergence({"r": {"trace": crowd}}).series] == ["points"]
 
 
 def test_levels():
@@ -136,6 +139,8 @@ def test_levels():
     gap, accuracy = level_charts({"levels": levels})
     assert gap.series[0].y == [0.5, 0.05] and accuracy.series[0].y == [90.0]
     assert level_charts({"details": {"levels": levels}})[0].data() == gap.data()
+    tasks = level_charts({"tasks": [{"levels": levels}, {}, {"levels": levels}]})
+    assert [series.name for series in tasks[0].series] == ["task 1", "task 3"]
     with pytest.raises(odmlib.ParameterError, match="no levels"):
         level_charts({"details": {}}, "r")
 

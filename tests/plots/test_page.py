@@ -76,11 +76,9 @@ def test_the_page_says_what_the_model_does(n_classes, options):
     model, problem, page = made(n_classes, **options)
     tables = parsed(page).tables
     predicted = model.positions(problem.rows)
-    wanted = [
-        [int(((problem.codes == i) & (predicted == j)).sum()) for j in range(n_classes)]
-        for i in range(n_classes)
-    ]
-    names = [str(int(label)) for label in model.labels]
+    order = np.argsort(model.labels)
+    wanted = [[int(((problem.codes == i) & (predicted == j)).sum()) for j in order] for i in order]
+    names = [str(int(label)) for label in sorted(model.labels)]
     matrix = next(table for table in tables if table[0] == ["", *names])
     assert [[int(cell) for cell in row[1:]] for row in matrix[1:]] == wanted
     classes = next(table for table in tables if table[0][:2] == ["label", "rows"])
@@ -105,6 +103,17 @@ def test_many_classes_get_a_list():
     tables = parsed(page).tables
     assert any(table[0] == ["label", "predicted", "rows"] for table in tables)
     assert len(page) < 200_000
+
+
+def test_rows_without_label_and_a_model_that_was_loaded():
+    import dataclasses
+
+    model, problem, _ = made()
+    problem.codes[:30] = -1
+    model = dataclasses.replace(model, training_margins=None)
+    page = "".join(report_page(model, problem, "mixed"))
+    assert ["rows", "150, 30 of them unlabeled"] in parsed(page).tables[0]
+    assert "margins: 120 rows" in page
 
 
 def test_labels_that_are_words():
