@@ -33,10 +33,12 @@ docs: $(VENV)/installed-docs
 bench: $(VENV)/installed-bench
 	$(VENV)/bin/python -m benchmarks $(BENCH)
 
-# sdist and wheel, the suite run on the wheel in a clean environment
+# sdist and wheel, checked and made fit for other Linux systems; the suite run on the wheel in a clean environment
 dist: $(VENV)/installed-dev
 	rm -rf dist
 	$(VENV)/bin/python -m build
+	if [ "$$(uname)" = Linux ]; then PATH="$(VENV)/bin:$$PATH" auditwheel repair -w dist dist/*-linux_*.whl && rm dist/*-linux_*.whl; fi
+	$(VENV)/bin/twine check --strict dist/*
 	rm -rf .venv-dist && $(PYTHON) -m venv .venv-dist
 	.venv-dist/bin/python -m pip --disable-pip-version-check -q install "$$(ls dist/*.whl)[test]"
 	.venv-dist/bin/pytest

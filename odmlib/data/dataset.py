@@ -64,9 +64,11 @@ class Dataset:
 
     @classmethod
     def from_any(cls, X: Any, name: str = "X") -> Dataset:
-        """Convert a Dataset, a scipy.sparse matrix or array, or anything numpy takes as a matrix."""
+        """Convert a Dataset, a scipy.sparse matrix or array, a frame, or what numpy takes as a matrix."""
         if isinstance(X, Dataset):
             return X
+        if hasattr(X, "dtypes") and hasattr(X, "sparse"):  # a pandas frame of sparse columns
+            X = X.sparse.to_coo()
         if hasattr(X, "tocsr"):
             return cls._from_sparse(X, name)
         return cls._from_dense(X, name)
@@ -109,7 +111,8 @@ class Dataset:
         if np.count_nonzero(array) == array.size:  # the values stay where they are
             n_rows, width = array.shape
             indices = np.tile(np.arange(width, dtype=np.int32), n_rows)
-            return cls(np.arange(n_rows + 1, dtype=np.int64) * width, indices, array.reshape(-1), width)
+            values = np.ascontiguousarray(array).reshape(-1)
+            return cls(np.arange(n_rows + 1, dtype=np.int64) * width, indices, values, width)
         present = array != 0
         indptr = np.zeros(array.shape[0] + 1, dtype=np.int64)
         np.cumsum(present.sum(axis=1), out=indptr[1:])

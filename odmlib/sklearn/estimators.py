@@ -20,8 +20,8 @@ class ODMClassifier(
 ):
     """Optimal margin distribution machine with a kernel.
 
-    Minimises 1/2 |w|^2 + C/(1-theta)^2 sum_i s_i [max(0, 1-theta-z_i)^2 + nu max(0, z_i-1-theta)^2] over the
-    margins z_i = y_i f(x_i) with row weights s_i: every margin is drawn into the band [1-theta, 1+theta].
+    Minimises `1/2 |w|^2 + C/(1-theta)^2 sum_i s_i [max(0, 1-theta-z_i)^2 + nu max(0, z_i-1-theta)^2]` over
+    the margins `z_i = y_i f(x_i)` with row weights `s_i`: all margins are drawn into [1-theta, 1+theta].
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class ODMLClassifier(
 ):
     """ODM^L, large margin distribution by mean and variance.
 
-    Minimises 1/2 |w|^2 + lambda1 Var(z) - lambda2 Mean(z) + C sum_i s_i max(0, 1-z_i).
+    Minimises `1/2 |w|^2 + lambda1 Var(z) - lambda2 Mean(z) + C sum_i s_i max(0, 1-z_i)`.
 
     lambda1, lambda2 : total weights of the margins' variance and mean; None: C x (sum of the row weights)
 
@@ -115,7 +115,7 @@ class MultiClassODM(
     machine="mcodm",
     parameters=(*COST, *BAND, *KERNEL, "bias", "relaxation", "shrinking", *RUN),
 ):
-    """mcODM: all classes in one problem, with margins z_i = f_y(x_i) - (largest other f_l(x_i)).
+    """mcODM: all classes in one problem, with margins `z_i = f_y(x_i) - (largest other f_l(x_i))`.
 
     relaxation : "majorise", or "frozen", the published scheme
 
@@ -152,7 +152,7 @@ class KMOMDClassifier(
 class SVMClassifier(
     MarginClassifier, machine="svm", parameters=(*COST, *KERNEL, "bias", *TASKS, "shrinking", *RUN)
 ):
-    """C-SVM, the baseline: 1/2 |w|^2 + C sum_i s_i max(0, 1-z_i), the bias a constant feature.
+    """C-SVM, the baseline: `1/2 |w|^2 + C sum_i s_i max(0, 1-z_i)`, the bias a constant feature.
 
     Parameters and attributes mean what they mean in `ODMClassifier`.
 

@@ -203,3 +203,25 @@ def test_rows_from_entries_in_any_order():
     summed = np.zeros((4, 4))
     np.add.at(summed, places, dense)
     check(summed_rows(Dataset.from_any(dense), places, 4), summed)
+
+
+def test_dense_rows_without_zeros_in_any_layout():
+    whole = np.arange(1.0, 25).reshape(4, 6)
+    for X in (
+        whole,
+        whole.T,
+        whole[:1],
+        whole.T[:1],
+        whole[:, 1:3],
+        whole[::2],
+        whole[:, ::-1],
+        whole[:, :1],
+    ):
+        rows = Dataset.from_any(X)
+        assert rows.values.flags.c_contiguous
+        assert rows.n_nonzeros == X.size
+        assert rows.to_dense().tolist() == X.tolist()
+        assert rows.dense_view().tolist() == X.tolist()
+    assert np.shares_memory(Dataset.from_any(whole).values, whole)
+    assert Dataset.from_any(np.empty((3, 0))).shape == (3, 0)
+    assert Dataset.from_any(np.empty((0, 3))).shape == (0, 3)
