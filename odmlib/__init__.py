@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from odmlib.errors import (
         ConvergenceWarning,
         DataFormatError,
+        FallbackWarning,
         ModelFormatError,
         OdmError,
         ParameterError,
@@ -45,12 +46,14 @@ _HOMES = {
     "ModelFormatError": "odmlib.errors",
     "RangeFormatError": "odmlib.errors",
     "ConvergenceWarning": "odmlib.errors",
+    "FallbackWarning": "odmlib.errors",
 }
 
 __all__ = [
     "ConvergenceWarning",
     "DataFormatError",
     "Dataset",
+    "FallbackWarning",
     "LeaveOneOut",
     "Model",
     "ModelFormatError",

@@ -23,7 +23,7 @@ from odmlib._version import __version__
 from odmlib.cli.common import ProgressLine, ToolParser, UsageError, run_tool, say, warn
 from odmlib.cli.parser import number, positive_whole_number, whole_number
 from odmlib.errors import OdmError, ParameterError
-from odmlib.names import LEAVE_ONE_OUT_MACHINES
+from odmlib.names import LEAVE_ONE_OUT_MACHINES, SEMI_SUPERVISED_MACHINES
 from odmlib.options import TrainOptions, option_fields
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ examples:
   odm-train -t linear -c 4 -n 0.5 -p 0.2 a.txt m  linear ODM; model in m
   odm-train -v 5 -g 0.5 a.txt                     5-fold cross-validation, no model
   odm-train --loo -g 0.5 a.txt                    leave-one-out from one fit, no model
+  odm-train -s 5 --assigned found mixed.txt       unlabeled rows (label 0) help; their labels in found
   odm-scale -l 0 -s r a.txt | odm-train - m       from a pipe
 """
 
@@ -108,6 +109,11 @@ def make_parser() -> ToolParser:
     parser.switch("--zero-based", help="feature indices in the file count from 0")
     parser.option("--json", metavar="FILE", help="write a machine-readable report of the run")
     parser.option("--margins", metavar="FILE", help="write the margin of every training row, one per line")
+    parser.option(
+        "--assigned",
+        metavar="FILE",
+        help="ssodm: write the label found for every unlabeled row, one per line",
+    )
     parser.switch("-q", "--quiet", help="say nothing but warnings and results")
     parser.add_argument("training_set_file", metavar="training_set_file")
     parser.add_argument("model_file", nargs="?", metavar="model_file")
@@ -149,12 +155,16 @@ def make_options(arguments: argparse.Namespace) -> TrainOptions:
         given["class_weight"] = {python_label(label): weight for label, weight in arguments.w}
     if arguments.v is not None and arguments.v < 2:
         raise UsageError(f"-v: cross-validation needs at least 2 folds, found {arguments.v}")
+    if arguments.assigned is not None and arguments.v is not None:
+        raise UsageError("--assigned are labels found in training; -v makes no model")
     if arguments.v is not None and arguments.loo:
         raise UsageError("-v and --loo are two ways to the same end; give one of them")
     try:
         options = TrainOptions(**given)
     except ParameterError as error:
         raise UsageError(str(error)) from None
+    if arguments.assigned is not None and options.machine not in SEMI_SUPERVISED_MACHINES:
+        raise UsageError(f"--assigned is for machine {', '.join(SEMI_SUPERVISED_MACHINES)}")
     if arguments.loo and options.machine not in LEAVE_ONE_OUT_MACHINES:
         known = ", ".join(LEAVE_ONE_OUT_MACHINES)
         raise UsageError(
@@ -171,6 +181,7 @@ def check_files(arguments: argparse.Namespace) -> None:
         raise UsageError("only one file can come from standard input")
     refuse_overwriting(arguments.json, inputs)
     refuse_overwriting(arguments.margins, inputs)
+    refuse_overwriting(arguments.assigned, inputs)
     if arguments.v is not None:
         if arguments.margins is not None:
             raise UsageError("--margins are those of a model; -v makes none")
@@ -181,9 +192,13 @@ def check_files(arguments: argparse.Namespace) -> None:
         if arguments.training_set_file == "-":
             raise UsageError("name a model file when the training set comes from standard input")
         arguments.model_file = os.path.basename(arguments.training_set_file) + ".model"
-    if [arguments.model_file, arguments.json, arguments.margins].count("-") > 1:
+    if outputs(arguments).count("-") > 1:
         raise UsageError("only one of the model, the report and the margins can go to standard output")
     refuse_overwriting(arguments.model_file, inputs[:2])  # --init may name the model to go on with
+
+
+def outputs(arguments: argparse.Namespace) -> list[str | None]:
+    return [arguments.model_file, arguments.json, arguments.margins, arguments.assigned]
 
 
 def refuse_overwriting(output: str | None, inputs: Sequence[str | None]) -> None:
@@ -204,6 +219,8 @@ def refuse_overwriting(output: str | None, inputs: Sequence[str | None]) -> None
 
 def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
     from odmlib.data.files import open_output
+    from odmlib.data.labels import python_label
+    from odmlib.machines.ssodm import fallback_message
     from odmlib.machines.training import convergence_message, train_problem
     from odmlib.model.text_format import model_text
     from odmlib.solvers.control import CONVERGED
@@ -212,7 +229,8 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
     named = arguments.model_file is not None
     with (
         open_report(arguments.json) as write_report,
-        open_margins(arguments.margins) as write_margins,
+        open_lines(arguments.margins) as write_margins,
+        open_lines(arguments.assigned) as write_assigned,
         open_output(arguments.model_file) if named else nullcontext() as stream,
     ):
         started = time.perf_counter()
@@ -226,16 +244,12 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         model = as_in_file(model, arguments.zero_based, serials, n_columns)
         for line in describe_model(model):
             tell(line)
+        if (fallback := fallback_message(model.report)) is not None:
+            warn(PROGRAM, fallback)
         if model.report["status"] != CONVERGED:
             warn(PROGRAM, convergence_message(model.report, options.tol))
         if estimate:
-            print(
-                estimate,
-                file=sys.stderr
-                if "-" in (arguments.json, arguments.model_file, arguments.margins)
-                else sys.stdout,
-                flush=True,
-            )
+            print(estimate, file=sys.stderr if "-" in outputs(arguments) else sys.stdout, flush=True)
         started = time.perf_counter()
         if stream is not None:
             for piece in model_text(model):
@@ -243,6 +257,7 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         written = time.perf_counter() - started if named else None
         model.report["seconds"] |= {"read": read_seconds, "write": written}
         write_margins(model.training_margins)
+        write_assigned([] if model.assigned is None else [python_label(label) for label in model.assigned])
         write_report(model.report)
     if named:
         tell(f"model written to {'standard output' if arguments.model_file == '-' else arguments.model_file}")
@@ -309,8 +324,8 @@ def read_problem(
 ) -> tuple[Problem, NDArray[np.int64] | None, int]:
     """The rows with their weights, a precomputed kernel's serials, and the number of columns in the file."""
     from odmlib.data.precomputed import split_serials, square_matrix
-    from odmlib.data.problem import Problem
     from odmlib.data.reading import read_dataset
+    from odmlib.machines.training import make_problem
 
     precomputed = options.kernel == "precomputed"
     features = arguments.features
@@ -329,7 +344,7 @@ def read_problem(
         )
     weights = read_weights(arguments.weights, rows.n_rows) if arguments.weights else None
     try:
-        problem = Problem.from_arrays(rows, labels, weights, options.class_weight)
+        problem = make_problem(rows, labels, dataclasses.replace(options, sample_weight=weights))
         problem.require_classes(options.machine)
         return problem, serials, n_columns
     except ParameterError as error:
@@ -374,21 +389,21 @@ def open_report(target: str | None) -> Iterator[Callable[[dict[str, Any]], None]
 
 
 @contextmanager
-def open_margins(target: str | None) -> Iterator[Callable[[NDArray[np.float64] | None], None]]:
-    """A function that writes margins, one per line in full precision; does nothing where none are wanted."""
+def open_lines(target: str | None) -> Iterator[Callable[[Any], None]]:
+    """A function that writes numbers, one per line in full precision; does nothing where none are wanted."""
     if target is None:
-        yield lambda margins: None
+        yield lambda numbers: None
         return
     from odmlib.data.files import open_output
 
     with open_output(target, text=True) as stream:
 
-        def write(margins: NDArray[np.float64] | None) -> None:
-            assert margins is not None
-            for begin in range(0, len(margins), 1 << 16):
-                stream.write(
-                    "".join(f"{margin!r}\n" for margin in margins[begin : begin + (1 << 16)].tolist())
-                )
+        def write(numbers: Any) -> None:
+            assert numbers is not None
+            for begin in range(0, len(numbers), 1 << 16):
+                some = numbers[begin : begin + (1 << 16)]
+                some = some.tolist() if hasattr(some, "tolist") else some
+                stream.write("".join(f"{number!r}\n" for number in some))
             stream.flush()
 
         yield write
@@ -419,8 +434,9 @@ def describe_data(problem: Problem) -> str:
     from odmlib.data.labels import show_labels
 
     rows = problem.rows
+    unlabeled = f" ({problem.n_unlabeled} unlabeled)" if problem.n_unlabeled else ""
     return (
-        f"{rows.n_rows} rows, {rows.n_features} features, {rows.n_nonzeros} nonzeros, "
+        f"{rows.n_rows} rows{unlabeled}, {rows.n_features} features, {rows.n_nonzeros} nonzeros, "
         f"labels {show_labels(problem.labels)}"
     )
 
@@ -442,6 +458,8 @@ def describe_model(model: Model) -> Iterator[str]:
         f"{report['seconds']['train']:.2f} s: "
         f"objective {report['primal']:.6g}, relative gap {report['gap']:.1e}"
     )
+    if notes := report.get("semi_supervised"):
+        yield from describe_search(notes)
     if probability := report.get("probability"):
         yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
     if shift := report["details"].get("shift"):
@@ -451,6 +469,19 @@ def describe_model(model: Model) -> Iterator[str]:
         f"{support}margins: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
         f"minimum {margin['min']:.4g}, median {margin['quantiles']['0.5']:.4g}"
     )
+
+
+def describe_search(notes: dict[str, Any]) -> Iterator[str]:
+    """How ssodm labeled the unlabeled rows."""
+    for place, note in enumerate(notes.get("tasks", [notes]), 1):
+        task = f"task {place}: " if "tasks" in notes else ""
+        low, high = note["positives"]
+        found = "" if note["P"] is None else f", objective {note['P']:.6g}"
+        found += "" if note["J"] is None else f", relaxed {note['J']:.6g} after {note['cuts']} cuts"
+        yield (
+            f"{task}{note['branch']}: {note['assigned_positive']} unlabeled rows positive "
+            f"({low} to {high} allowed), {100 * note['disagreement']:.3g}% against the supervised machine{found}"
+        )
 
 
 if __name__ == "__main__":
