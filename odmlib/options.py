@@ -232,10 +232,11 @@ class TrainOptions:
         _number,
         "PART",
     )
-    max_cuts: int = _option(
-        10,
+    max_cuts: int | None = _option(
+        None,
         "--max-cuts",
-        "ssodm: most label assignments that join the relaxation; 0: none is made, which is faster",
+        "ssodm: most label assignments that join the relaxation, 0: no relaxation (default 10; 0 for linear "
+        "data of more than a million values and for kernel rows that do not fit into the cache)",
         _whole,
         "N",
     )
@@ -368,7 +369,8 @@ def _check(options: TrainOptions) -> None:
     _check_balance(options)
     if options.max_disagree is not None:
         _require_number(options, "max_disagree", 0, 1)
-    _require_whole(options, "max_cuts", 0, 1000)
+    if options.max_cuts is not None:
+        _require_whole(options, "max_cuts", 0, 1000)
     if options.machine == "ssodm":
         _check_ssodm(options)
     for name in ("shrinking", "probability"):

@@ -480,7 +480,8 @@ def describe_search(notes: dict[str, Any]) -> Iterator[str]:
         found += "" if note["J"] is None else f", relaxed {note['J']:.6g} after {note['cuts']} cuts"
         yield (
             f"{task}{note['branch']}: {note['assigned_positive']} unlabeled rows positive "
-            f"({low} to {high} allowed), {100 * note['disagreement']:.3g}% against the supervised machine{found}"
+            f"({low} to {high} allowed), {100 * note['disagreement']:.3g}% against the supervised machine"
+            f"{found}"
         )
 
 

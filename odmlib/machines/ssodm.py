@@ -7,7 +7,8 @@ lam_i = lambda1 s_i / (sum of the labeled rows' s) and lambda2 s_i / (sum of the
 weights s; the number of positive labels found is held between two bounds (assignments.Balance).
 
 1. ODM on the labeled rows alone gives a first assignment.
-2. The relaxation over a working set of assignments (solvers/saddle.py) gives a second one.
+2. The relaxation over a working set of assignments (solvers/saddle.py) gives a second one; left out
+   by default where the data are large.
 3. Both are polished: train on the labels, take the best labels for that machine, and so on.
 4. The one with the lower objective wins, unless it contradicts the supervised machine on more than
    `max_disagree` of the unlabeled rows: then that machine is the result, and the report says why.
@@ -46,6 +47,8 @@ Labels = NDArray[np.int8]
 LAMBDA1 = 100.0
 KNOWN_SHARE, ESTIMATED_SHARE = 1.0, 0.1  # of lambda2 in lambda1: with the fraction given, and without
 MAX_DISAGREE = 0.1  # where the fraction is estimated; given: any disagreement is allowed
+MAX_CUTS = 10  # unless the user says, or the relaxation would take too long
+CHEAP_VALUES = 1_000_000  # of linear data
 MAX_POLISH = 30
 TIE_BREAK = 1e-3  # weight of the machine's scores beside the mean label, which has many ties
 STORED = ("semi_supervised", "relaxed", "disagreement", "positives_low", "positives_high")  # in the model
@@ -162,6 +165,10 @@ class Solver:
     def engine(self) -> LinearEngine | KernelEngine:
         raise NotImplementedError
 
+    def relaxation_is_cheap(self) -> bool:
+        """Whether the relaxation takes seconds; it seldom changes the labels (docs/ssodm.md)."""
+        raise NotImplementedError
+
     def trained(self, labels: Labels, start: Candidate | None) -> Candidate:
         key = labels.tobytes()
         if key not in self.seen:
@@ -225,6 +232,9 @@ class LinearSolver(Solver):
             seed=options.seed,
             start=start,
         )
+
+    def relaxation_is_cheap(self) -> bool:
+        return self.rows.n_nonzeros + self.rows.n_rows <= CHEAP_VALUES
 
     def engine(self) -> LinearEngine:
         from odmlib.solvers.saddle import LinearEngine
@@ -296,6 +306,9 @@ class KernelSolver(Solver):
             cache=cache,
         )
 
+    def relaxation_is_cheap(self) -> bool:
+        return self._rows().capacity >= self.kernel.n_rows
+
     def engine(self) -> KernelEngine:
         from odmlib.solvers.saddle import KernelEngine
 
@@ -322,6 +335,10 @@ class Ssodm(Odm):
         self.lambda2 = share * self.lambda1 if options.lambda2 is None else float(options.lambda2)
         given = options.max_disagree
         self.max_disagree = (MAX_DISAGREE if fractions is None else 1.0) if given is None else float(given)
+
+    @property
+    def relaxation_solver(self) -> str:
+        return "master" if self.options.solver == "auto" else self.options.solver
 
     @property
     def shares_cache(self) -> bool:
@@ -436,35 +453,42 @@ class Ssodm(Odm):
 
     def _search(self, solver: Solver, first: Labels) -> tuple[Candidate, Saddle | None]:
         """Labels and machine of the lowest objective found."""
-        best, saddle = None, None
-        if self.options.max_cuts > 0:
+        best, saddle = solver.polished(first, None), None
+        max_cuts = self.options.max_cuts
+        if max_cuts is None:
+            max_cuts = MAX_CUTS if solver.relaxation_is_cheap() else 0
+        if max_cuts > 0 and solver.effort.control.out_of_time() is None:
+            from odmlib.solvers.dcd import duals_from_margins
             from odmlib.solvers.saddle import relax
 
             engine = solver.engine()
+            margins = solver.trained(first, None).result.margins
+            assert margins is not None
             saddle = relax(
                 engine,
                 solver.assignments,
                 first,
                 solver.effort.control,
-                solver="master" if self.options.solver == "auto" else self.options.solver,
-                max_cuts=int(self.options.max_cuts),
+                solver=self.relaxation_solver,
+                max_cuts=int(max_cuts),
                 seed=self.options.seed,
+                duals=duals_from_margins(margins, solver.costs, self.loss(), solver.effort.threads),
             )
             mean = saddle.mean_labels
             products, _ = engine.images((saddle.duals * mean)[:, None])
             machine = products[:, 0] / max(float(np.abs(products).max()), 1e-300)
             recovered = solver.assignments.best(mean + TIE_BREAK * machine)
             if (recovered != first).any():
-                best = solver.polished(recovered, None)
-        other = solver.polished(first, best)
-        return (other if best is None or other.result.primal <= best.result.primal else best), saddle
+                other = solver.polished(recovered, best)
+                if other.result.primal < best.result.primal:
+                    best = other
+        return best, saddle
 
     def _finished(
         self, solver: Solver, result: SolverResult, labels: Labels, scores: Floats, note: dict[str, Any]
     ) -> SolverResult:
         """The result for all rows, whatever rows it was trained on."""
-        relaxation = "master" if self.options.solver == "auto" else self.options.solver
-        made = result.solver if note["J"] is None else f"{relaxation}+{result.solver}"
+        made = result.solver if note["J"] is None else f"{self.relaxation_solver}+{result.solver}"
         return dataclasses.replace(
             result,
             solver=made,
