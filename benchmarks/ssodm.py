@@ -117,10 +117,12 @@ def peers(X: Any, marked: Any, X_test: Any, y_test: Any, kernel: str, gamma: flo
 
 def study(sets: dict[str, str], kernel: str, repeats: int, options: dict[str, Any], processes: int) -> None:
     columns = ("ODM", "ssODM", *PEERS)
-    print(f"\n{kernel} kernel, {repeats} repeats; accuracy in %, 'used': runs that kept ssODM's own machine")
     print(
-        f"{'set':>15} {'labels':>7} " + " ".join(f"{name:>14}" for name in columns) + f" {'used':>6} {'s':>6}"
+        f"\n{kernel} kernel, {repeats} repeats; accuracy in %, 'used': runs that kept ssODM's own machine, "
+        "'lost': runs that lose more than 3 points"
     )
+    names = " ".join(f"{name:>14}" for name in columns)
+    print(f"{'set':>15} {'labels':>7} {names} {'used':>6} {'lost':>5} {'worst':>6} {'s':>6}")
     jobs = [
         (name, file, kernel, rate, repeat, options)
         for name, file in sets.items()
@@ -134,10 +136,13 @@ def study(sets: dict[str, str], kernel: str, repeats: int, options: dict[str, An
             runs = [next(results) for _ in range(repeats)]
             name, _, _, rate, _, _ = jobs[begin]
             means = {key: float(np.mean([run[key] for run in runs])) for key in runs[0]}
-            differences += [run["ssODM"] - run["ODM"] for run in runs]
+            own = np.array([run["ssODM"] - run["ODM"] for run in runs])
+            differences += own.tolist()
             shown = " ".join(f"{100 * means[key]:14.1f}" if key in means else f"{'-':>14}" for key in columns)
+            lost = f"{(own < -LOSS).sum():5d} {100 * own.min():+6.1f}"
             print(
-                f"{name:>15} {rate:7.0%} {shown} {means['branch']:6.0%} {means['seconds']:6.2f}", flush=True
+                f"{name:>15} {rate:7.0%} {shown} {means['branch']:6.0%} {lost} {means['seconds']:6.2f}",
+                flush=True,
             )
     for line in verdicts(kernel, np.array(differences)):
         print(line, flush=True)

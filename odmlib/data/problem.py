@@ -36,7 +36,7 @@ class Problem:
 
     @property
     def weights(self) -> Floats:
-        return self.sample_weights * np.where(self.codes < 0, 1.0, self.class_weights[self.codes])
+        return self.sample_weights * np.append(self.class_weights, 1.0)[self.codes]  # code -1: the last
 
     @property
     def n_unlabeled(self) -> int:

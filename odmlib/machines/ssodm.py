@@ -65,6 +65,7 @@ def fit_ssodm(
     problem: Problem, formula: KernelFormula, options: TrainOptions, control: Control, init: Model | None
 ) -> Fit:
     """Train on labeled and unlabeled rows; more than two classes: one-vs-rest, with known fractions only."""
+    problem.require_classes("ssodm")
     fractions = class_fractions(problem, options.balance)
     open_rows, sums = problem.codes < 0, _sums(problem)
     if sums.labeled == 0:

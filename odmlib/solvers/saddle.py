@@ -49,14 +49,15 @@ DROPPED_SHARE = 1e-5  # members below it leave the working set when another one 
 NEW_SHARE = 0.1
 CUT_TOLERANCE = 1e-2  # relative: by how much a member must be violated to come in
 MEMBER_STARTS = 5  # of the search for a violated member: members of the largest weight
-RANDOM_STARTS = (2, 20)  # least and most, ...
-RANDOM_ROWS = 20_000  # ... so many rows in all
+RANDOM_STARTS = (2, 60)  # least and most, ...
+RANDOM_ROWS = 4_000  # ... so many rows in all
 POWER_STEPS = 20
 MAX_PROX_STEPS = 20_000
 MAX_STOCHASTIC_STEPS = 5_000  # to 1e-3 it hardly ever comes
 PROX_CHECK = 25  # steps between two looks at the gap
 STEP_GROWTH = 1.1  # of exact steps, after each that was not too long
 LEAST_STEP = 1e-12
+FADING_STEPS = 1000  # stochastic steps shrink as 1 / sqrt(1 + steps / this)
 WANDERED = 2.0  # times the gap at a = 0
 FIRST_RESTART = 200  # of the average; later ones at twice the number of steps
 
@@ -315,7 +316,7 @@ def mirror_prox(
     while True:
         at_base = gradient(base)
         while True:
-            used = size / np.sqrt(1 + step / PROX_CHECK) if stochastic else size
+            used = size / np.sqrt(1 + step / FADING_STEPS) if stochastic else size
             ahead = moved(base, at_base, used)
             at_ahead = gradient(ahead)
             new = moved(base, at_ahead, used)
