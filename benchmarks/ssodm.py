@@ -79,6 +79,7 @@ def one_run(job: tuple[str, str, str, float, int, dict[str, Any]]) -> dict[str, 
     marked = y[train].copy()
     marked[n_labeled:] = 0
     options = dict(options)
+    alone = options.pop("alone", False)
     if options.get("balance") == "true":
         options["balance"] = {1: float(np.clip((y[train[n_labeled:]] > 0).mean(), 0.001, 0.999))}
     with warnings.catch_warnings():
@@ -92,7 +93,7 @@ def one_run(job: tuple[str, str, str, float, int, dict[str, Any]]) -> dict[str, 
         "branch": float(model.report["semi_supervised"]["branch"] == "semi-supervised"),
         "seconds": model.report["seconds"]["train"],
     }
-    if has_package("sklearn", "scikit-learn"):
+    if not alone and has_package("sklearn", "scikit-learn"):
         found |= peers(X[train], marked, X[test], y[test], kernel, gamma)
     return found
 
@@ -239,6 +240,7 @@ def main() -> int:
     parser.add_argument("--lambda2", type=float)
     parser.add_argument("--max-disagree", type=float)
     parser.add_argument("--max-cuts", type=int)
+    parser.add_argument("--alone", action="store_true", help="without scikit-learn's machines")
     parser.add_argument("--speed", action="store_true", help="time and memory on large generated data")
     arguments = parser.parse_args()
     if arguments.speed:
@@ -256,6 +258,8 @@ def main() -> int:
         return 0
     given = {name: getattr(arguments, name) for name in ("balance", "lambda2", "max_disagree", "max_cuts")}
     options = {name: value for name, value in given.items() if value is not None}
+    if arguments.alone:
+        options["alone"] = True
     print(f"options of ssODM beside the defaults: {options}")
     for kernel in arguments.kernels.split(","):
         study(sets, kernel, arguments.repeats, options, arguments.processes)
