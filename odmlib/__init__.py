@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from odmlib.errors import (
         ConvergenceWarning,
         DataFormatError,
+        FallbackWarning,
         ModelFormatError,
         OdmError,
         ParameterError,
@@ -55,6 +56,7 @@ _HOMES = {
     "ModelFormatError": "odmlib.errors",
     "RangeFormatError": "odmlib.errors",
     "ConvergenceWarning": "odmlib.errors",
+    "FallbackWarning": "odmlib.errors",
 }
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "DataCheck",
     "DataFormatError",
     "Dataset",
+    "FallbackWarning",
     "GridPoint",
     "GridResult",
     "LeaveOneOut",

@@ -41,5 +41,9 @@ class RangeFormatError(FileFormatError):
     """A range file of odm-scale has a fault."""
 
 
+class FallbackWarning(UserWarning):
+    """A semi-supervised machine returned the supervised one; the message says why."""
+
+
 class ConvergenceWarning(UserWarning):
     """Training stopped before the duality gap reached the tolerance."""

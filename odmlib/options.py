@@ -17,7 +17,7 @@ from typing import Any
 
 from odmlib._core.threads import MAX_THREADS, resolve_threads
 from odmlib.errors import ParameterError
-from odmlib.names import KERNELS, MACHINES, READY_MACHINES, RELAXATIONS
+from odmlib.names import BALANCES, KERNELS, MACHINES, READY_MACHINES, RELAXATIONS
 from odmlib.parameters import MAX_DEGREE, PARAMETERS
 
 SOLVERS = {  # per kind of kernel
@@ -26,6 +26,7 @@ SOLVERS = {  # per kind of kernel
     "kernel": ("auto", "working-set"),
     "kmomd linear": ("auto", "newton", "pairs"),
     "kmomd kernel": ("auto", "pairs"),
+    "ssodm": ("auto", "master", "mp", "smp"),
 }
 HINGED_MACHINES = ("svm", "odml")
 KMOMD_LAMBDA = 0.1  # unless lambda or C is given
@@ -80,6 +81,20 @@ def _gamma(text: str) -> float | str:
     return text if text in ("scale", "auto") else _number(text)
 
 
+def _balance(text: str) -> str | float | dict[float, float]:
+    if ":" not in text:
+        return text if text.isalpha() else _number(text)
+    fractions: dict[float, float] = {}
+    for part in text.split(","):
+        label, colon, fraction = part.partition(":")
+        if not colon:
+            raise ValueError(f"expected LABEL:FRACTION, found '{part}'")
+        if _number(label) in fractions:
+            raise ValueError(f"label {label} stands twice in '{text}'")
+        fractions[_number(label)] = _number(fraction)
+    return fractions
+
+
 def _switch(text: str) -> bool:
     if text not in ("0", "1"):
         raise ValueError(f"expected 0 or 1, found '{text}'")
@@ -94,7 +109,7 @@ class TrainOptions:
         "odm",
         "-s --machine",
         "machine, number or name: 0 svm (C-SVM), 1 odml (ODM^L), 2 odm (ODM), 3 mcodm (multi-class ODM), "
-        "4 kmomd (KM-OMD)",
+        "4 kmomd (KM-OMD), 5 ssodm (semi-supervised ODM)",
         _numbered(MACHINES, "machine"),
         "M",
     )
@@ -115,7 +130,13 @@ class TrainOptions:
         "G",
     )
     coef0: float = _option(0.0, "-r --coef0", "coef0 r of poly and sigmoid", _number, "R")
-    C: float | None = _option(None, "-c --C", "C: weight of one row's loss (default 1)", _number, "C")
+    C: float | None = _option(
+        None,
+        "-c --C",
+        "C: weight of one row's loss (default 1); ssodm: of one labeled row's (default: from lambda1)",
+        _number,
+        "C",
+    )
     lambda_: float | None = _option(
         None,
         "--lambda",
@@ -127,12 +148,18 @@ class TrainOptions:
     lambda1: float | None = _option(
         None,
         "--lambda1",
-        "odml: total weight of the margins' variance (default: lambda)",
+        "odml: total weight of the margins' variance (default: lambda); "
+        "ssodm: of the labeled rows (default 100)",
         _number,
         "L",
     )
     lambda2: float | None = _option(
-        None, "--lambda2", "odml: total weight of the margins' mean (default: lambda)", _number, "L"
+        None,
+        "--lambda2",
+        "odml: total weight of the margins' mean (default: lambda); ssodm: of the unlabeled rows "
+        "(default: lambda1/10, lambda1 if balance gives fractions)",
+        _number,
+        "L",
     )
     nu: float = _option(
         0.5, "-n --nu", "nu: weight of deviations above the band relative to below, 0 to 1", _number, "NU"
@@ -188,11 +215,37 @@ class TrainOptions:
         str,
         "NAME",
     )
+    unlabeled: Any = _option(0, "--unlabeled", "ssodm: the label of rows without a label", _number, "LABEL")
+    balance: str | float | Mapping = _option(
+        "band",
+        "--balance",
+        "ssodm, positive part of the unlabeled rows: band (as in the labels, within two standard errors), "
+        "equal (as in the labels), or known: FRACTION of the first label, or LABEL:FRACTION,...",
+        _balance,
+        "B",
+    )
+    max_disagree: float | None = _option(
+        None,
+        "--max-disagree",
+        "ssodm: return the supervised machine if the labels found differ from its own on a larger part of "
+        "the unlabeled rows (default 0.1, 1 if balance gives fractions)",
+        _number,
+        "PART",
+    )
+    max_cuts: int | None = _option(
+        None,
+        "--max-cuts",
+        "ssodm: most label assignments that join the relaxation, 0: no relaxation (default 10; 0 for linear "
+        "data of more than a million values and for kernel rows that do not fit into the cache)",
+        _whole,
+        "N",
+    )
     solver: str = _option(
         "auto",
         "--solver",
         "auto; linear: newton, dcd, blocks, svrg (svm, odml: dcd, interior-point; kmomd: newton, pairs); "
-        "other kernels: working-set (kmomd: pairs)",
+        "other kernels: working-set (kmomd: pairs); ssodm, its relaxation: master, mp (mirror prox), "
+        "smp (stochastic)",
         str,
         "NAME",
     )
@@ -300,6 +353,8 @@ def _check(options: TrainOptions) -> None:
         kind, where = "linear with a hinge", f"machine {options.machine} and {where}"
     if options.machine == "kmomd":
         kind, where = f"kmomd {kind}", f"machine kmomd and {where}"
+    if options.machine == "ssodm":
+        kind, where = "ssodm", "machine ssodm"
     _require(
         options.solver in SOLVERS[kind],
         options,
@@ -311,6 +366,13 @@ def _check(options: TrainOptions) -> None:
     _require(options.relaxation in RELAXATIONS, options, "relaxation", "one of " + ", ".join(RELAXATIONS))
     if options.machine == "mcodm":
         _check_whole(options)
+    _check_balance(options)
+    if options.max_disagree is not None:
+        _require_number(options, "max_disagree", 0, 1)
+    if options.max_cuts is not None:
+        _require_whole(options, "max_cuts", 0, 1000)
+    if options.machine == "ssodm":
+        _check_ssodm(options)
     for name in ("shrinking", "probability"):
         _require(getattr(options, name) in (False, True), options, name, "0 or 1")
     if options.threads is not None:
@@ -341,6 +403,29 @@ def _check_whole(options: TrainOptions) -> None:
     """What a machine that trains all classes in one problem cannot do."""
     _require(options.multiclass is None, options, "multiclass", "left out: mcodm trains all classes together")
     _require(options.solver != "svrg", options, "solver", "one of auto, newton, dcd for machine mcodm")
+
+
+def _check_balance(options: TrainOptions) -> None:
+    wish = options.balance
+    expected = "band, equal, a fraction between 0 and 1, or LABEL:FRACTION,..."
+    if isinstance(wish, str):
+        _require(wish in BALANCES[:2], options, "balance", expected)
+        return
+    fractions = list(wish.values()) if isinstance(wish, Mapping) else [wish]
+    numbers = [_as_float(fraction) for fraction in fractions]
+    _require(bool(numbers) and all(0 < number < 1 for number in numbers), options, "balance", expected)
+
+
+def _check_ssodm(options: TrainOptions) -> None:
+    if options.C is not None and options.lambda1 is not None:
+        raise ParameterError("C (-c) and lambda1 (--lambda1) say the same thing; give one of them")
+    _require(options.lambda_ is None, options, "lambda_", "left out: ssodm has lambda1 and lambda2")
+    if options.lambda1 is not None:
+        _require_number(options, "lambda1", 0, math.inf, open_low=True)
+    _require(options.multiclass in (None, "ovr"), options, "multiclass", "ovr for machine ssodm")
+    _require(options.init is None, options, "init", "left out: ssodm starts from its labeled rows")
+    if options.solver in ("mp", "smp"):
+        _require_number(options, "nu", 0, 1, open_low=True)
 
 
 def _check_class_weight(wish: Mapping | str | None) -> None:

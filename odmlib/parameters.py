@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from odmlib.names import RELAXATIONS
+from odmlib.names import BALANCES, RELAXATIONS
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ PARAMETERS = {
     "bias": Parameter(0),
     "tol": Parameter(0, 1),
     "relaxation": Parameter(choices=RELAXATIONS),
+    "balance": Parameter(choices=BALANCES),
+    "max_disagree": Parameter(0, 1),
 }
 
 # what a machine has besides the bias, the tolerance and the kernel's own numbers
@@ -59,6 +61,7 @@ MACHINE_PARAMETERS = {
     "odm": ("C", "lambda", "nu", "theta"),
     "mcodm": ("C", "lambda", "nu", "theta", "relaxation"),
     "kmomd": ("lambda", "threshold", "decision_scale"),
+    "ssodm": ("C", "lambda1", "lambda2", "nu", "theta", "balance", "max_disagree"),
 }
 COMMON_PARAMETERS = ("bias", "tol")
 

@@ -30,6 +30,10 @@ GOOD = {
     "multiclass": [None, "ovo", "ovr"],
     "probability": [True, False, 0, 1],
     "relaxation": ["majorise", "frozen"],
+    "unlabeled": [0, -1, "?", None],
+    "balance": ["band", "equal", 0.3, {1: 0.2, 2: 0.8}, {"a": np.float64(0.5)}],
+    "max_disagree": [None, 0, 0.1, 1],
+    "max_cuts": [None, 0, 1000],
     "solver": ["auto", "working-set"],
     "threads": [None, 1, 1024],
     "seed": [0, 2**63 - 1, np.int32(7)],
@@ -63,6 +67,9 @@ BAD = {
     "multiclass": ["", "OVO", "binary", "joint", 1],
     "probability": [2, -1, "1", None, "no"],
     "relaxation": ["", "Frozen", None, 1],
+    "balance": ["", "Band", "fraction", "0.3", 0, 1, -0.1, {}, {1: 0}, {1: "a"}, None, *NOT_FINITE],
+    "max_disagree": [-0.1, 1.1, *NO_NUMBERS, *NOT_FINITE],
+    "max_cuts": [-1, 1001, 1.5, *NO_NUMBERS, *NOT_FINITE],
     "solver": ["", "newton", "dcd", "fast", None, 1],
     "threads": [0, -1, 1025, 1.5, *NO_NUMBERS, *NOT_FINITE],
     "seed": [-1, 2**63, 1.5, None, *NO_NUMBERS, *NOT_FINITE],
@@ -76,7 +83,7 @@ BAD = {
 def test_every_option_is_tested():
     names = [option.name for option in option_fields()]
     assert list(GOOD) == names
-    assert set(names) - set(BAD) == {"sample_weight", "init"}  # looked at where they are used
+    assert set(names) - set(BAD) == {"sample_weight", "init", "unlabeled"}  # looked at where they are used
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -18,5 +18,7 @@ cdef class Rows:
     cdef void dots(self, index_t i, const double *weights, index_t n, double *sums) noexcept nogil
     # w += step x_i
     cdef void add(self, index_t i, double step, double *w) noexcept nogil
+    # column c of weights (n_columns x n) += steps[c] x_i
+    cdef void adds(self, index_t i, const double *steps, index_t n, double *weights) noexcept nogil
     # x_i' M x_i for a symmetric matrix M, row-major
     cdef double quadratic_form(self, index_t i, const double *matrix) noexcept nogil

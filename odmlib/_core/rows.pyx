@@ -60,6 +60,18 @@ cdef class Rows:
         if self.bias != 0:
             w[self.n_columns - 1] += step * self.bias
 
+    cdef void adds(self, index_t i, const double *steps, index_t n, double *weights) noexcept nogil:
+        cdef index_t k, c
+        cdef double *line
+        for k in range(self.indptr[i], self.indptr[i + 1]):
+            line = weights + self.indices[k] * n
+            for c in range(n):
+                line[c] += self.values[k] * steps[c]
+        if self.bias != 0:
+            line = weights + (self.n_columns - 1) * n
+            for c in range(n):
+                line[c] += self.bias * steps[c]
+
     cdef double quadratic_form(self, index_t i, const double *matrix) noexcept nogil:
         cdef index_t begin = self.indptr[i]
         cdef index_t end = self.indptr[i + 1]
@@ -137,6 +149,39 @@ cdef class Rows:
         assert u.shape[0] == self.n_rows
         return summed(self, add_row, u, u, self.n_columns, threads)
 
+    def transposed_products(self, const double[:, ::1] coefficients, int threads=1):
+        """X' U for several columns of U (rows x outputs): (columns x outputs)"""
+        cdef index_t n = coefficients.shape[1], n_sums = self.n_columns * n
+        assert coefficients.shape[0] == self.n_rows
+        if n_sums == 0 or self.n_rows == 0:
+            return np.zeros((self.n_columns, n))
+        cdef const index_t[::1] starts = self._chunk_starts(n_sums)
+        cdef index_t n_chunks = starts.shape[0] - 1
+        partial = np.zeros((n_chunks, n_sums))
+        cdef double[:, ::1] sums = partial
+        cdef Job job = Job(<void *>self, &starts[0], NULL, &coefficients[0, 0], NULL, &sums[0, 0], n)
+        with nogil:
+            parallel_for(n_chunks, threads, transposed_chunk, &job)
+        total = partial[0]
+        for chunk in range(1, n_chunks):
+            total += partial[chunk]
+        return total.reshape(self.n_columns, n)
+
+    def restricted(self, rows):
+        """Some of the rows, in the given order."""
+        cdef Rows part = Rows.__new__(Rows)
+        rows = np.asarray(rows, dtype=np.int64)
+        starts = np.asarray(self.indptr)
+        lengths = np.diff(starts)[rows]
+        ends = np.cumsum(lengths)
+        places = np.arange(lengths.sum()) + np.repeat(starts[rows] - (ends - lengths), lengths)
+        part.indptr = np.concatenate([[0], ends]).astype(np.int64)
+        part.indices, part.values = np.asarray(self.indices)[places], np.asarray(self.values)[places]
+        part.bias, part.n_rows, part.n_columns = self.bias, len(rows), self.n_columns
+        part.n_nonzeros = len(places)
+        part.starts = {}
+        return part
+
     def hessian_product(self, const double[::1] coefficients, const double[::1] v, int threads=1):
         """X' diag(coefficients) X v in one pass over the rows."""
         assert coefficients.shape[0] == self.n_rows and v.shape[0] == self.n_columns
@@ -178,7 +223,7 @@ cdef struct Job:
     const double *coefficients
     const double *vector          # w or v
     double *out
-    index_t n_sums                # doubles per chunk in out; of products: outputs
+    index_t n_sums                # doubles per chunk in out; of products and transposed products: outputs
 
 
 cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
@@ -200,6 +245,14 @@ cdef void products_chunk(void *context, index_t chunk) noexcept nogil:
     cdef index_t i
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
         (<Rows>job.rows).dots(i, job.vector, job.n_sums, job.out + i * job.n_sums)
+
+
+cdef void transposed_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef Job *job = <Job *>context
+    cdef index_t i, n = job.n_sums
+    cdef double *sums = job.out + chunk * (<Rows>job.rows).n_columns * n
+    for i in range(job.starts[chunk], job.starts[chunk + 1]):
+        (<Rows>job.rows).adds(i, job.coefficients + i * n, n, sums)
 
 
 cdef summed(Rows rows, row_task task, const double[::1] coefficients, const double[::1] vector,

@@ -23,7 +23,7 @@ from odmlib._version import __version__
 from odmlib.cli.common import ProgressLine, ToolParser, UsageError, run_tool, say, warn
 from odmlib.cli.parser import number, positive_whole_number, whole_number
 from odmlib.errors import OdmError, ParameterError
-from odmlib.names import LEAVE_ONE_OUT_MACHINES
+from odmlib.names import LEAVE_ONE_OUT_MACHINES, SEMI_SUPERVISED_MACHINES
 from odmlib.options import TrainOptions, option_fields
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ examples:
   odm-train -v 5 -g 0.5 a.txt                     5-fold cross-validation, no model
   odm-train -C a.txt m                            search C and gamma; model of the best in m
   odm-train --loo -g 0.5 a.txt                    leave-one-out from one fit, no model
+  odm-train -s 5 --assigned found mixed.txt       unlabeled rows (label 0) help; their labels in found
   odm-scale -l 0 -s r a.txt | odm-train - m       from a pipe
 """
 
@@ -93,6 +94,11 @@ def make_parser() -> ToolParser:
     parser.option("--json", metavar="FILE", help="write a machine-readable report of the run")
     parser.option("--report", metavar="FILE", help="write a report of the run as one HTML page")
     parser.option("--margins", metavar="FILE", help="write the margin of every training row, one per line")
+    parser.option(
+        "--assigned",
+        metavar="FILE",
+        help="ssodm: write the label found for every unlabeled row, one per line",
+    )
     parser.switch("-q", "--quiet", help="say nothing but warnings and results")
     parser.add_argument("training_set_file", metavar="training_set_file")
     parser.add_argument("model_file", nargs="?", metavar="model_file")
@@ -184,6 +190,8 @@ def make_options(arguments: argparse.Namespace) -> TrainOptions:
     if arguments.v is not None and arguments.loo:
         raise UsageError("-v and --loo are two ways to the same end; give one of them")
     options = checked_options(given_options(arguments))
+    if arguments.assigned is not None and options.machine not in SEMI_SUPERVISED_MACHINES:
+        raise UsageError(f"--assigned is for machine {', '.join(SEMI_SUPERVISED_MACHINES)}")
     check_leave_one_out(arguments.loo, options)
     if (arguments.loo or arguments.search) and arguments.model_file is None:
         options = dataclasses.replace(options, probability=False)  # for nobody
@@ -205,9 +213,12 @@ def check_files(arguments: argparse.Namespace) -> None:
     refuse_overwriting(arguments.json, inputs)
     refuse_overwriting(arguments.margins, inputs)
     refuse_overwriting(arguments.report, inputs)
+    refuse_overwriting(arguments.assigned, inputs)
     if arguments.v is not None and not arguments.search:
         if arguments.report is not None:
             raise UsageError("--report is about a model; -v makes none (--json writes what -v found)")
+        if arguments.assigned is not None:
+            raise UsageError("--assigned are labels found in training; -v makes no model")
         if arguments.margins is not None:
             raise UsageError("--margins are those of a model; -v makes none")
         if arguments.model_file is not None:
@@ -219,9 +230,19 @@ def check_files(arguments: argparse.Namespace) -> None:
         if arguments.training_set_file == "-":
             raise UsageError("name a model file when the training set comes from standard input")
         arguments.model_file = os.path.basename(arguments.training_set_file) + ".model"
-    if [arguments.model_file, arguments.json, arguments.margins, arguments.report].count("-") > 1:
+    if outputs(arguments).count("-") > 1:
         raise UsageError("only one of the model, the reports and the margins can go to standard output")
     refuse_overwriting(arguments.model_file, inputs[:2])  # --init may name the model to go on with
+
+
+def outputs(arguments: argparse.Namespace) -> list[str | None]:
+    return [
+        arguments.model_file,
+        arguments.json,
+        arguments.margins,
+        arguments.report,
+        arguments.assigned,
+    ]
 
 
 def refuse_overwriting(output: str | None, inputs: Sequence[str | None]) -> None:
@@ -242,6 +263,8 @@ def refuse_overwriting(output: str | None, inputs: Sequence[str | None]) -> None
 
 def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
     from odmlib.data.files import open_output
+    from odmlib.data.labels import python_label
+    from odmlib.machines.ssodm import fallback_message
     from odmlib.machines.training import convergence_message, train_problem
     from odmlib.model.text_format import model_text
     from odmlib.solvers.control import CONVERGED
@@ -251,7 +274,8 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
     named = arguments.model_file is not None
     with (
         open_report(arguments.json) as write_report,
-        open_margins(arguments.margins) as write_margins,
+        open_lines(arguments.margins) as write_margins,
+        open_lines(arguments.assigned) as write_assigned,
         open_output(arguments.report, text=True) if arguments.report else nullcontext() as page,
         open_output(arguments.model_file) if named else nullcontext() as stream,
     ):
@@ -277,16 +301,12 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         model = as_in_file(model, arguments.zero_based, serials, n_columns)
         for line in describe_model(model):
             tell(line)
+        if (fallback := fallback_message(model.report)) is not None:
+            warn(PROGRAM, fallback)
         if model.report["status"] != CONVERGED:
             warn(PROGRAM, convergence_message(model.report, options.tol))
         if estimate:
-            print(
-                estimate,
-                file=sys.stderr
-                if "-" in (arguments.json, arguments.model_file, arguments.margins, arguments.report)
-                else sys.stdout,
-                flush=True,
-            )
+            print(estimate, file=sys.stderr if "-" in outputs(arguments) else sys.stdout, flush=True)
         started = time.perf_counter()
         if stream is not None:
             for piece in model_text(model):
@@ -296,6 +316,7 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         if found is not None:
             model.report["search"] = found["search"]
         write_margins(model.training_margins)
+        write_assigned([] if model.assigned is None else [python_label(label) for label in model.assigned])
         if page is not None:
             write_page(page, trained, problem, arguments)
         write_report(model.report)
@@ -364,8 +385,8 @@ def read_problem(
 ) -> tuple[Problem, NDArray[np.int64] | None, int]:
     """The rows with their weights, a precomputed kernel's serials, and the number of columns in the file."""
     from odmlib.data.precomputed import split_serials, square_matrix
-    from odmlib.data.problem import Problem
     from odmlib.data.reading import read_dataset
+    from odmlib.machines.training import make_problem
 
     precomputed = options.kernel == "precomputed"
     features = arguments.features
@@ -384,7 +405,7 @@ def read_problem(
         )
     weights = read_weights(arguments.weights, rows.n_rows) if arguments.weights else None
     try:
-        problem = Problem.from_arrays(rows, labels, weights, options.class_weight)
+        problem = make_problem(rows, labels, dataclasses.replace(options, sample_weight=weights))
         problem.require_classes(options.machine)
         return problem, serials, n_columns
     except ParameterError as error:
@@ -438,21 +459,21 @@ def write_page(page: IO[str], model: Model, problem: Problem, arguments: argpars
 
 
 @contextmanager
-def open_margins(target: str | None) -> Iterator[Callable[[NDArray[np.float64] | None], None]]:
-    """A function that writes margins, one per line in full precision; does nothing where none are wanted."""
+def open_lines(target: str | None) -> Iterator[Callable[[Any], None]]:
+    """A function that writes numbers, one per line in full precision; does nothing where none are wanted."""
     if target is None:
-        yield lambda margins: None
+        yield lambda numbers: None
         return
     from odmlib.data.files import open_output
 
     with open_output(target, text=True) as stream:
 
-        def write(margins: NDArray[np.float64] | None) -> None:
-            assert margins is not None
-            for begin in range(0, len(margins), 1 << 16):
-                stream.write(
-                    "".join(f"{margin!r}\n" for margin in margins[begin : begin + (1 << 16)].tolist())
-                )
+        def write(numbers: Any) -> None:
+            assert numbers is not None
+            for begin in range(0, len(numbers), 1 << 16):
+                some = numbers[begin : begin + (1 << 16)]
+                some = some.tolist() if hasattr(some, "tolist") else some
+                stream.write("".join(f"{number!r}\n" for number in some))
             stream.flush()
 
         yield write
@@ -483,8 +504,9 @@ def describe_data(problem: Problem) -> str:
     from odmlib.data.labels import show_labels
 
     rows = problem.rows
+    unlabeled = f" ({problem.n_unlabeled} unlabeled)" if problem.n_unlabeled else ""
     return (
-        f"{rows.n_rows} rows, {rows.n_features} features, {rows.n_nonzeros} nonzeros, "
+        f"{rows.n_rows} rows{unlabeled}, {rows.n_features} features, {rows.n_nonzeros} nonzeros, "
         f"labels {show_labels(problem.labels)}"
     )
 
@@ -506,6 +528,8 @@ def describe_model(model: Model) -> Iterator[str]:
         f"{report['seconds']['train']:.2f} s: "
         f"objective {report['primal']:.6g}, relative gap {report['gap']:.1e}"
     )
+    if notes := report.get("semi_supervised"):
+        yield from describe_search(notes)
     if probability := report.get("probability"):
         yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
     if shift := report["details"].get("shift"):
@@ -515,6 +539,20 @@ def describe_model(model: Model) -> Iterator[str]:
         f"{support}margins: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
         f"minimum {margin['min']:.4g}, median {margin['quantiles']['0.5']:.4g}"
     )
+
+
+def describe_search(notes: dict[str, Any]) -> Iterator[str]:
+    """How ssodm labeled the unlabeled rows."""
+    for place, note in enumerate(notes.get("tasks", [notes]), 1):
+        task = f"task {place}: " if "tasks" in notes else ""
+        low, high = note["positives"]
+        found = "" if note["P"] is None else f", objective {note['P']:.6g}"
+        found += "" if note["J"] is None else f", relaxed {note['J']:.6g} after {note['cuts']} cuts"
+        yield (
+            f"{task}{note['branch']}: {note['assigned_positive']} unlabeled rows positive "
+            f"({low} to {high} allowed), {100 * note['disagreement']:.3g}% against the supervised machine"
+            f"{found}"
+        )
 
 
 if __name__ == "__main__":

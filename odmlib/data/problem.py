@@ -16,8 +16,9 @@ Floats = NDArray[np.float64]
 
 
 class Problem:
-    """`codes[i]` is the position of row i's label in `labels`; `weights[i]` is its sample weight times its
-    class weight; `total_weight` is the sum of the sample weights, the m of lambda = C m."""
+    """`codes[i]` is the position of row i's label in `labels`, -1 for a row without one (semi-supervised
+    machines only); `weights[i]` is its sample weight times its class weight; `total_weight` is the sum of the
+    sample weights, the m of lambda = C m."""
 
     def __init__(
         self,
@@ -35,7 +36,11 @@ class Problem:
 
     @property
     def weights(self) -> Floats:
-        return self.sample_weights * self.class_weights[self.codes]
+        return self.sample_weights * np.append(self.class_weights, 1.0)[self.codes]  # code -1: the last
+
+    @property
+    def n_unlabeled(self) -> int:
+        return int(np.count_nonzero(self.codes < 0))
 
     @property
     def total_weight(self) -> float:
@@ -43,10 +48,16 @@ class Problem:
 
     @classmethod
     def from_arrays(
-        cls, X: Any, y: Any, sample_weight: Any = None, class_weight: Mapping | str | None = None
+        cls,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        class_weight: Mapping | str | None = None,
+        unlabeled: Any = None,
     ) -> Problem:
+        """`unlabeled`: the mark in y of rows without a label; None: every row has one."""
         rows = Dataset.from_any(X)
-        codes, labels = encode_labels(y)
+        codes, labels = encode_labels(y) if unlabeled is None else encode_marked_labels(y, unlabeled)
         if len(codes) != rows.n_rows:
             raise ParameterError(f"X has {rows.n_rows} rows but y has {len(codes)} labels")
         if rows.n_rows == 0:
@@ -61,30 +72,38 @@ class Problem:
         )
 
     def signs(self) -> Floats:
-        """+1 for the first label, -1 for the second: binary machines only."""
-        return np.where(self.codes == 0, 1.0, -1.0)
+        """+1 for the first label, -1 for the second, 0 for none: binary machines only."""
+        return self.signs_of(0)
+
+    def signs_of(self, code: int) -> Floats:
+        """+1 for the rows of a class, -1 for those of all others, 0 for rows without a label."""
+        return np.where(self.codes == code, 1.0, np.where(self.codes < 0, 0.0, -1.0))
 
     def of_present_classes(self, present: NDArray[np.int64]) -> Problem:
-        """The rows of some classes (ascending codes), whose labels are then the only ones."""
-        rows = np.flatnonzero(np.isin(self.codes, present))
+        """The rows of some classes (ascending codes), whose labels are then the only ones, and open rows."""
+        rows = np.flatnonzero(np.isin(self.codes, present) | (self.codes < 0))
         part = self.take(rows)
         part.labels, part.class_weights = self.labels[present], self.class_weights[present]
-        part.codes = np.searchsorted(present, part.codes)
+        part.codes = np.where(part.codes < 0, -1, np.searchsorted(present, part.codes))
         return part
 
     def require_classes(self, machine: str) -> None:
         """Refuse what no classifier can learn from: fewer than two classes, or a class without weight."""
-        present = self.labels[np.unique(self.codes)]
+        labeled = self.codes >= 0
+        codes, weights = self.codes[labeled], self.weights[labeled]
+        present = self.labels[np.unique(codes)]
+        if len(codes) == 0:
+            raise ParameterError(f"no row has a label; {machine} needs labeled rows of two classes")
         if len(present) < 2:
+            which = "all rows" if labeled.all() else "all labeled rows"
             raise ParameterError(
-                f"all rows have the same label ({show_labels(present)}); {machine} needs rows of two classes"
+                f"{which} have the same label ({show_labels(present)}); {machine} needs rows of two classes"
             )
-        weights = self.weights
         if not weights.any():
             raise ParameterError(
                 "every row has weight 0 (row weight times class weight); nothing to train on"
             )
-        weightless = np.bincount(self.codes, weights, minlength=len(self.labels)) == 0
+        weightless = np.bincount(codes, weights, minlength=len(self.labels)) == 0
         if weightless.any():
             label = show_labels(self.labels[weightless])
             raise ParameterError(
@@ -92,19 +111,23 @@ class Problem:
             )
 
 
+def encode_marked_labels(y: Any, unlabeled: Any) -> tuple[NDArray[np.int64], NDArray]:
+    """`encode_labels` for the rows whose label is not the mark `unlabeled`; -1 for those where it is."""
+    array = _label_array(y)
+    if array.dtype.kind in "SU" and not isinstance(unlabeled, str | bytes):
+        unlabeled = str(unlabeled)  # numpy turned the marks in a list with strings into strings too
+    marked = np.broadcast_to(np.asarray(array == unlabeled, dtype=bool), array.shape)
+    codes = np.full(len(array), -1, dtype=np.int64)
+    codes[~marked], labels = encode_labels(array[~marked])
+    return codes, labels
+
+
 def encode_labels(y: Any) -> tuple[NDArray[np.int64], NDArray]:
     """Position of each label among the distinct ones, and these in order of first appearance.
 
     As in LIBSVM, {-1, +1} met with -1 first is turned round: +1 always is the first label.
     """
-    try:
-        array = np.asarray(y)
-    except ValueError as error:
-        raise ParameterError(f"y cannot be read as labels: {error}") from None
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise ParameterError(f"y must have one dimension, found shape {array.shape}")
+    array = _label_array(y)
     if array.dtype.kind == "c":
         raise ParameterError("labels must not be complex numbers")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -123,6 +146,18 @@ def encode_labels(y: Any) -> tuple[NDArray[np.int64], NDArray]:
     if len(labels) == 2 and labels.dtype.kind in "if" and labels[0] == -1 and labels[1] == 1:
         labels, codes = labels[::-1].copy(), 1 - codes
     return codes, labels
+
+
+def _label_array(y: Any) -> NDArray:
+    try:
+        array = np.asarray(y)
+    except ValueError as error:
+        raise ParameterError(f"y cannot be read as labels: {error}") from None
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ParameterError(f"y must have one dimension, found shape {array.shape}")
+    return array
 
 
 def _check_object_labels(array: NDArray) -> None:
@@ -163,7 +198,8 @@ def class_weights(wish: Mapping | str | None, labels: NDArray, codes: NDArray[np
     if isinstance(wish, str):
         if wish != "balanced":
             raise ParameterError(f"class_weight must be 'balanced' or a mapping, found {wish!r}")
-        return len(codes) / (len(labels) * np.bincount(codes, minlength=len(labels)))
+        counts = np.bincount(codes[codes >= 0], minlength=len(labels))
+        return counts.sum() / (len(labels) * counts)
     if not isinstance(wish, Mapping):
         raise ParameterError(f"class_weight must be 'balanced' or a mapping, found {type(wish).__name__}")
     for label, weight in wish.items():

@@ -23,7 +23,7 @@ from odmlib.kernels.shift import needed_shift
 from odmlib.machines.machine import Effort, Machine, Task
 from odmlib.machines.running import TaskRun
 from odmlib.machines.starting import Start
-from odmlib.machines.tasks import TrainingMargins, make_tasks
+from odmlib.machines.tasks import OpenRows, TrainingMargins, make_tasks
 from odmlib.model.functions import Function, KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
 from odmlib.model.schemes import n_outputs
@@ -50,6 +50,8 @@ class Fit:
     parameters: dict[str, Any]  # the machine's own
     details: dict[str, Any] = field(default_factory=dict)
     extras: dict[str, tuple[float, ...]] = field(default_factory=dict)  # of the model: model/extras.py
+    assigned: NDArray[np.int64] | None = None  # classes found for the rows without a label
+    notes: dict[str, Any] = field(default_factory=dict)  # further entries of the report
 
 
 def fit_classes(
@@ -70,7 +72,9 @@ def fit_classes(
     linear = formula.name == "linear" and machine.linear_solver
     data = (LinearData if linear else KernelData)(machine, problem, formula, scheme, start)
     memory = data.memory(control)
+    n_tasks = n_outputs(scheme, len(problem.labels))
     margins = TrainingMargins(scheme, problem.rows.n_rows)
+    open_rows = OpenRows(scheme, np.flatnonzero(problem.codes < 0), n_tasks)
     outcomes: dict[int, _Outcome] = {}
 
     def solve(task: Task, control: Control, threads: int) -> SolverResult:
@@ -81,11 +85,11 @@ def fit_classes(
         """Take what the model needs out of a result, before the next ones come."""
         assert result.margins is not None
         margins.add(task, result.margins)
+        open_rows.add(task, result)
         part = data.part(task, result)
-        result.weights = result.duals = result.margins = None
+        result.weights = result.duals = result.margins = result.signs = None
         outcomes[task.output] = _Outcome(task.sides, result, part)
 
-    n_tasks = n_outputs(scheme, len(problem.labels))
     TaskRun(control, n_tasks).run(
         make_tasks(problem, scheme),
         solve,
@@ -103,7 +107,9 @@ def fit_classes(
     shifts = [result.details["shift"] for result in results if "shift" in result.details]
     details = {"shift": max(shifts)} if shifts else {}
     extras = machine.extras(results)
-    return Fit(scheme, function, results, sides, margins.result(), machine.parameters(), details, extras)
+    assigned = open_rows.assigned() if len(open_rows.rows) else None
+    found = open_rows.complete(margins.result())
+    return Fit(scheme, function, results, sides, found, machine.parameters(), details, extras, assigned)
 
 
 @dataclass(frozen=True)
@@ -227,7 +233,8 @@ class KernelData:
         support = np.flatnonzero(result.duals)
         rows = support if task.rows is None else task.rows[support]
         result.details["support_vectors"] = len(support)
-        return rows, (task.signs * result.duals)[support]
+        signs = task.signs if result.signs is None else result.signs
+        return rows, (signs * result.duals)[support]
 
     def function(self, parts: list[tuple[Places, Floats]], offsets: Floats) -> Function:
         terms = _entries(parts, self.problem.rows.n_rows)

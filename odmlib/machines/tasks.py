@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from odmlib.data.problem import Problem
 from odmlib.machines.machine import Task
-from odmlib.model.schemes import class_pairs
+from odmlib.model.schemes import class_pairs, margins_of, winners
+from odmlib.solvers.control import SolverResult
 
 Floats = NDArray[np.float64]
 
@@ -25,7 +26,7 @@ def make_tasks(problem: Problem, scheme: str) -> Iterator[Task]:
             yield Task(output, (int(first), int(second)), signs, weights[rows], rows)
     elif scheme == "ovr":
         for code in range(len(problem.labels)):
-            yield Task(code, (code, None), np.where(codes == code, 1.0, -1.0), weights)
+            yield Task(code, (code, None), problem.signs_of(code), weights)
     else:
         yield Task(0, (0, 1), problem.signs(), weights)
 
@@ -42,7 +43,7 @@ class TrainingMargins:
         if self.scheme == "ovr":
             positive = task.signs > 0
             self.own[positive] = margins[positive]
-            rest = ~positive
+            rest = task.signs < 0
             self.best_other[rest] = np.maximum(self.best_other[rest], -margins[rest])
         else:
             rows = slice(None) if task.rows is None else task.rows
@@ -50,3 +51,32 @@ class TrainingMargins:
 
     def result(self) -> Floats:
         return self.own - self.best_other
+
+
+class OpenRows:
+    """The rows without a label: what the tasks say about them."""
+
+    def __init__(self, scheme: str, rows: NDArray[np.int64], n_outputs: int):
+        self.scheme, self.rows = scheme, rows
+        self.scores = np.zeros((len(rows), n_outputs))
+        self.codes: NDArray[np.int64] | None = None
+
+    def add(self, task: Task, result: SolverResult) -> None:
+        if len(self.rows) == 0:
+            return
+        assert result.signs is not None and result.margins is not None
+        self.scores[:, task.output] = (result.signs * result.margins)[self.rows]
+        if self.scheme == "binary":
+            self.codes = np.where(result.signs[self.rows] > 0, 0, 1).astype(np.int64)
+
+    def assigned(self) -> NDArray[np.int64]:
+        """The class of every open row: as the machine labeled it, or the largest output of one-vs-rest."""
+        return winners(self.scheme, self.scores, self.scores.shape[1]) if self.codes is None else self.codes
+
+    def complete(self, margins: Floats) -> Floats:
+        """The margins of all rows, those of open rows under the classes assigned to them."""
+        if len(self.rows):
+            margins[self.rows] = margins_of(
+                self.scheme, self.scores, self.assigned(), max(2, self.scores.shape[1])
+            )
+        return margins

@@ -16,16 +16,17 @@ from odmlib._version import __version__
 from odmlib.data.dataset import Dataset
 from odmlib.data.labels import python_label
 from odmlib.data.problem import Problem
-from odmlib.errors import ConvergenceWarning, ParameterError
+from odmlib.errors import ConvergenceWarning, FallbackWarning, ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.machines.fitting import Fit, fit_classes
 from odmlib.machines.kmomd import KmOmd
 from odmlib.machines.mcodm import fit_mcodm
 from odmlib.machines.odm import Odm
 from odmlib.machines.odml import Odml
+from odmlib.machines.ssodm import fallback_message, fit_ssodm
 from odmlib.machines.svm import Svm
 from odmlib.model.model import Model
-from odmlib.names import STATUSES
+from odmlib.names import SEMI_SUPERVISED_MACHINES, STATUSES
 from odmlib.options import TrainOptions, option_fields
 from odmlib.selection.margins import margin_summary
 from odmlib.solvers.control import CONVERGED, Control
@@ -38,16 +39,25 @@ FITTERS: dict[str, Fitter] = {
     "odm": partial(fit_classes, Odm),
     "mcodm": fit_mcodm,
     "kmomd": partial(fit_classes, KmOmd),
+    "ssodm": fit_ssodm,
 }
 
 
 def train(X: Any, y: Any, **options: Any) -> Model:
     settings = make_settings(options)
-    problem = Problem.from_arrays(X, y, settings.sample_weight, settings.class_weight)
+    problem = make_problem(X, y, settings)
     model = train_problem(problem, settings)
+    if (message := fallback_message(model.report)) is not None:
+        warnings.warn(message, FallbackWarning, stacklevel=2)
     if model.report["status"] != CONVERGED:
         warnings.warn(convergence_message(model.report, settings.tol), ConvergenceWarning, stacklevel=2)
     return model
+
+
+def make_problem(X: Any, y: Any, options: TrainOptions) -> Problem:
+    """The data as the machine takes them: only a semi-supervised one knows rows without a label."""
+    marker = options.unlabeled if options.machine in SEMI_SUPERVISED_MACHINES else None
+    return Problem.from_arrays(X, y, options.sample_weight, options.class_weight, marker)
 
 
 def train_problem(problem: Problem, options: TrainOptions, fitter: Fitter | None = None) -> Model:
@@ -82,6 +92,7 @@ def train_problem(problem: Problem, options: TrainOptions, fitter: Fitter | None
         scheme=fit.scheme,
         extras=dict(fit.extras),
         training_margins=fit.margins,
+        assigned=None if fit.assigned is None else problem.labels[fit.assigned],
     )
     model.report.update(_report(model, problem, options, fit, time.perf_counter() - started))
     if options.probability:
@@ -180,6 +191,7 @@ def _report(
         "margin": margin_summary(fit.margins, problem.weights),
         "details": results[0].details if len(results) == 1 else fit.details | fit.extras,
     }
+    report |= fit.notes
     if len(results) > 1:
         report["tasks"] = [
             {

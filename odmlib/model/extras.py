@@ -16,6 +16,11 @@ EXTRAS: dict[str, str | int] = {
     "theta_midpoint": "outputs",  # kmomd: both thresholds, of which `offsets` are one
     "theta_kkt": "outputs",
     "norm": "outputs",  # kmomd: |v| of the nearest points' difference
+    "semi_supervised": "outputs",  # ssodm: 0 where the supervised machine was returned
+    "relaxed": "outputs",  # ssodm: J of the relaxation
+    "disagreement": "outputs",  # ssodm: share of the unlabeled rows labeled against the supervised machine
+    "positives_low": "outputs",  # ssodm: bounds for the number of positive labels among the unlabeled rows
+    "positives_high": "outputs",
 }
 
 

@@ -46,6 +46,7 @@ class Model:
     scheme: str = "binary"  #: or ovo, ovr, joint
     extras: dict[str, Any] = field(default_factory=dict)  #: optional parts of the file: model/extras.py
     training_margins: Floats | None = None  #: of every training row; not part of the model file
+    assigned: NDArray | None = None  #: labels found for the unlabeled rows, in their order; likewise
 
     @property
     def n_classes(self) -> int:

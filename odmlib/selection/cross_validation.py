@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from odmlib.data.dataset import Dataset
 from odmlib.data.folds import stratified_folds
 from odmlib.data.problem import Problem
+from odmlib.machines.ssodm import ssodm_weights
 from odmlib.machines.training import kernel_formula, train_problem
 from odmlib.model.model import Model
 from odmlib.model.schemes import class_pairs, n_outputs, pair_output
@@ -24,10 +25,11 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """`predicted[i]` is the code of the label given to row i by the machine that did not see it."""
+    """`predicted[i]` is the code of the label given to row i by the machine that did not see it, -1 for a row
+    without a label: those are in every training part."""
 
     predicted: Codes
-    accuracy: float  # of all rows, 0 to 1
+    accuracy: float  # of all labeled rows, 0 to 1
     n_folds: int
     unfinished: int  # folds whose training did not converge
 
@@ -53,8 +55,8 @@ def cross_validate(
     A class whose rows are all in one fold is unknown to the machine of that fold; a training part with rows
     of one class only predicts that class.
     """
-    n_folds = min(n_folds, problem.rows.n_rows)
-    predicted = np.empty(problem.rows.n_rows, dtype=np.int64)
+    n_folds = min(n_folds, problem.rows.n_rows - problem.n_unlabeled)
+    predicted = np.full(problem.rows.n_rows, -1, dtype=np.int64)
     unfinished = 0
     for place, fold in enumerate(_trained_folds(problem, options, n_folds)):
         if fold.model is None:
@@ -64,7 +66,8 @@ def cross_validate(
             predicted[fold.outside] = fold.present[fold.model.positions(fold.rows, options.threads)]
         if tell is not None:
             tell(place + 1)
-    accuracy = float(np.mean(predicted == problem.codes))
+    labeled = problem.codes >= 0
+    accuracy = float(np.mean(predicted[labeled] == problem.codes[labeled]))
     return CrossValidation(predicted, accuracy, n_folds, unfinished)
 
 
@@ -96,17 +99,22 @@ def cross_scores(problem: Problem, options: TrainOptions, n_folds: int, scheme: 
 
 
 def _trained_folds(problem: Problem, options: TrainOptions, n_folds: int) -> Iterator[Fold]:
-    folds = stratified_folds(problem.codes, n_folds, options.seed)
+    labeled = problem.codes >= 0
+    folds = np.full(len(labeled), -1)
+    folds[labeled] = stratified_folds(problem.codes[labeled], n_folds, options.seed)
     # gamma and lambda are those of the whole set: each fold tests the machine that all rows would train
-    C, _ = options.weights_for(problem.total_weight)
     gamma = kernel_formula(problem.rows, options).gamma
     options = dataclasses.replace(options, gamma=gamma, probability=False)
-    if options.machine != "kmomd":  # whose lambda does not depend on the number of rows
+    if options.machine == "ssodm":
+        C, lambda2 = ssodm_weights(problem, options)
+        options = dataclasses.replace(options, C=C, lambda1=None, lambda2=lambda2)
+    elif options.machine != "kmomd":  # whose lambda does not depend on the number of rows
+        C, _ = options.weights_for(problem.total_weight)
         options = dataclasses.replace(options, C=C, lambda_=None)
     for fold in range(n_folds):
         inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        present = np.unique(problem.codes[inside][problem.weights[inside] > 0])
-        inside = inside[np.isin(problem.codes[inside], present)]
+        present = np.unique(problem.codes[inside][(problem.weights[inside] > 0) & labeled[inside]])
+        inside = inside[np.isin(problem.codes[inside], present) | ~labeled[inside]]
         part = problem.take(inside).of_present_classes(present)
         rest = problem.rows.take(outside)
         if options.kernel == "precomputed":

@@ -53,7 +53,7 @@ def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tu
     try:
         result = leave_one_out_of(model, problem, options)
     except ParameterError:  # another machine, too large, or too ill-conditioned
-        n_folds = min(FOLDS, problem.rows.n_rows)
+        n_folds = min(FOLDS, problem.rows.n_rows - problem.n_unlabeled)
         return cross_scores(problem, options, n_folds, model.scheme), f"{n_folds}-fold cross-validation"
     model.report["leave_one_out"] = result.report()
     return result.scores.reshape(-1, model.n_outputs), "leave-one-out"

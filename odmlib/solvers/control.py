@@ -49,6 +49,7 @@ class SolverResult:
     margins: NDArray[np.float64] | None = None  # margins of the training rows, the offset taken off
     details: dict[str, Any] = field(default_factory=dict)
     offset: float = 0.0  # subtracted from the scores
+    signs: NDArray[np.float64] | None = None  # +1 or -1 for all rows, where the task left some open
 
 
 def relative_gap(primal: float, gap: float) -> float:

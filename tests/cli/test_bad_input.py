@@ -267,9 +267,8 @@ def test_model_is_judged_before_the_data(tools):
         ("-s 9 good out", "-s/--machine: unknown machine '9'"),
         (
             "-s 6 good out",
-            "machine sodm is not part of this version yet; ready: svm, odml, odm, mcodm, kmomd",
+            "machine sodm is not part of this version yet; ready: svm, odml, odm, mcodm, kmomd, ssodm",
         ),
-        ("--machine ssodm good out", "machine ssodm is not part of this version yet"),
         ("-d 0 good out", "degree (-d) must be a whole number from 1 to 100, found 0"),
         ("-d 2.5 good out", "-d/--degree: expected a whole number, found '2.5'"),
         ("-r nan good out", "coef0 (-r) must be finite, found nan"),
