@@ -3,8 +3,8 @@
 time    seconds of a whole search, from the file, 5 folds, 2 cores. LIBSVM's is what its grid.py does with two
         local workers: Debian's svm-train -c C -g G -v 5 for every point, two at a time. Ours are the commands
         odm-grid -s 0 (C-SVM, without a free bias), -s 2 (ODM) and -s 2 --loo (leave-one-out from one fit).
-        The grid is grid.py's own, 11 x 10 points; with --quick 11 x 3. `cpu` is what the processes used, which
-        other work on the machine does not change; the wall clock's ratio is what the target is about.
+        The grid is grid.py's own, 11 x 10 points; with --quick 11 x 3. `cpu` is what the processes used,
+        which other work on the machine changes little; the target is about the wall clock's ratio.
 halves  accuracy of the chosen parameters: searched and trained on a random half, tested on the other, mean
         of --halves splits (2); ODM by 5-fold cross-validation and by leave-one-out, SVM by 5-fold
         cross-validation; the smaller grid.

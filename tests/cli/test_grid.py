@@ -58,7 +58,7 @@ def test_lines_and_files(run, tools):
 
 def test_other_parameters_stand_behind_the_rate(run):
     result = run(grid.main, f"-q {SMALL} -nu 0.2,0.6,0.4 -theta 0,0.2,0.2 -out r -gnuplot null d")
-    c, g, rate, nu, theta = result.out.split()
+    *_, nu, theta = result.out.split()
     assert nu in ("nu=0.2", "nu=0.6") and theta in ("theta=0.0", "theta=0.2")
     assert len(Path("r").read_text().splitlines()) == 1 + 6 * 4
     linear = run(grid.main, "-q -t linear -log2c 0,2,2 -gnuplot null d")
