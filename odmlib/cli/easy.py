@@ -118,7 +118,9 @@ def step(title: str, words: list[str], target: str | None = None) -> None:
 
 def best_flags(best: GridPoint) -> list[str]:
     """The options of odm-train that say what the search found."""
-    flags = {option.name: option.metadata["flags"][0] for option in option_fields() if option.metadata["flags"]}
+    flags = {
+        option.name: option.metadata["flags"][0] for option in option_fields() if option.metadata["flags"]
+    }
     return [word for name, value in best.parameters.items() for word in (flags[name], repr(value))]
 
 

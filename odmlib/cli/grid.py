@@ -115,7 +115,10 @@ def make_parser() -> ToolParser:
         "-out", metavar="FILE", group=GROUP, help="result file, or null (default: dataset + .out, here)"
     )
     parser.option(
-        "-png", metavar="FILE", group=GROUP, help="heat map (also .svg, .pdf), or null (default: dataset + .png)"
+        "-png",
+        metavar="FILE",
+        group=GROUP,
+        help="heat map (also .svg, .pdf), or null (default: dataset + .png)",
     )
     parser.option(
         "-resume",
@@ -177,7 +180,9 @@ def span(text: str) -> tuple[float, ...]:
     if text == "null":
         return ()
     try:
-        begin, end, step = (float(number) if "_" not in number else float("nan") for number in text.split(","))
+        begin, end, step = (
+            float(number) if "_" not in number else float("nan") for number in text.split(",")
+        )
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected begin,end,step or null, found '{text}'") from None
     return begin, end, step
@@ -187,7 +192,7 @@ def wanted_axes(
     arguments: argparse.Namespace, given: dict[str, Any], options: TrainOptions
 ) -> dict[str, list[float]]:
     """The values to search: of the ranges named, and of C and gamma unless they are given."""
-    from odmlib.selection.grid import AXES, is_searchable, make_axes, values_of
+    from odmlib.selection.grid import AXES, is_searchable, make_axes, values_of, with_parameters
 
     ranges = {}
     for name in AXES:
@@ -206,7 +211,7 @@ def wanted_axes(
         axes = make_axes(options, ranges)
         for name in axes:  # a value out of range must not wait for its turn
             for value in values_of(name, ranges[name]):
-                dataclasses.replace(options, **{name: value} | ({"lambda_": None} if name == "C" else {}))
+                with_parameters(options, {name: value})
     except ParameterError as error:
         raise UsageError(str(error)) from None
     return axes
@@ -230,7 +235,8 @@ def search_grid(
         ours = head_line(problem, options, axes, validation)
         if head is not None and head != ours:
             raise OdmError(
-                f"{arguments.resume}: belongs to another search: '{head.strip()}', this one is '{ours.strip()}'"
+                f"{arguments.resume}: belongs to another search: '{head.strip()}', "
+                f"this one is '{ours.strip()}'"
             )
         if known and head is None:
             warn(PROGRAM, f"{arguments.resume} does not say what its rates belong to; they are believed")
@@ -370,7 +376,7 @@ def short_search(
 ) -> tuple[TrainOptions, dict[str, Any]]:
     """odm-train -C: the options with the best C and gamma, and the report; LIBLINEAR's lines are printed."""
     from odmlib.machines.training import kernel_formula
-    from odmlib.selection.grid import is_searchable, search, values_of
+    from odmlib.selection.grid import is_searchable, search, values_of, with_parameters
 
     program = "odm-train"
     axes: dict[str, list[float]] = {}
@@ -420,7 +426,7 @@ def short_search(
         "validation": "leave-one-out" if arguments.loo else f"folds={folds}",
         "search": result.report(),
     }
-    return dataclasses.replace(options, **best), found
+    return with_parameters(options, best), found
 
 
 class ShortFollower(Follower):

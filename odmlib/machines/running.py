@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from odmlib.machines.machine import Task
 from odmlib.solvers.control import STOPPED, Control, Progress, SolverResult
 
-Solve = Callable[[Task, Control, int], SolverResult]  # with so many threads
-Keep = Callable[[Task, SolverResult], None]
+# a task is whatever has an `output`: a number of its own among the tasks of a run
+Solve = Callable[[Any, Control, int], SolverResult]  # with so many threads
+Keep = Callable[[Any, SolverResult], None]
 
 MAX_UNHEARD = 1000  # progress reports that may wait for a slow callback
 
@@ -65,14 +65,14 @@ class TaskRun:
 
     def run(
         self,
-        tasks: Iterable[Task],
+        tasks: Iterable[Any],
         solve: Solve,
         keep: Keep,
         *,
         threads: int,
         side_by_side: bool = True,
         budget: int = 0,
-        need: Callable[[Task], int] = lambda task: 0,
+        need: Callable[[Any], int] = lambda task: 0,
     ) -> None:
         """`solve` every task: as many at a time as there are threads, unless they are not to work
         `side_by_side`, or together `need` more than `budget` bytes."""
@@ -105,7 +105,7 @@ class TaskRun:
             while active:  # whatever happened: nothing of ours goes on working behind
                 self._take(active, None)
 
-    def _work(self, task: Task, solve: Solve, threads: int) -> None:
+    def _work(self, task: Any, solve: Solve, threads: int) -> None:
         assert self.messages is not None
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective

@@ -59,7 +59,7 @@ Tell = Callable[[int, Rate], object]  # the place of a setting, and its rate
 
 
 @dataclass
-class _Fold:
+class Fold:
     """The rows left out, the classes and weights of the others, and where each task's last C ended."""
 
     outside: Codes
@@ -71,12 +71,12 @@ class _Fold:
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """One C of one task of one fold; `output` is the number that TaskRun knows it by."""
 
     output: int
     place: int  # of C
-    fold: _Fold
+    fold: Fold
     task: Task
     before: threading.Event | None  # set when the last C of this task is done
     done: threading.Event
@@ -123,11 +123,13 @@ class FoldPaths:
         It hears nothing of settings that the control's time limit cut short.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
-            _PathRun(self, settings, control, tell).run()
+            PathRun(self, settings, control, tell).run()
 
 
-class _PathRun:
+class PathRun:
     """One call of FoldPaths.rates."""
+
+    side_by_side = True
 
     def __init__(self, paths: FoldPaths, settings: Sequence[TrainOptions], control: Control, tell: Tell):
         self.paths, self.problem, self.control, self.tell = paths, paths.problem, control, tell
@@ -139,7 +141,7 @@ class _PathRun:
         # gamma and C are those of the whole set, whatever the rows of a fold and lambda would make them
         self.settings = [of_whole_set(options, self.problem, self.formula) for options in settings]
         self.weights = self.problem.weights
-        self.folds = [self._fold(number) for number in range(paths.n_folds)]
+        self.folds = self.make_folds()
         shape = len(settings), self.problem.rows.n_rows
         self.predicted = np.zeros(shape, dtype=np.int64)
         for fold in self.folds:
@@ -151,7 +153,10 @@ class _PathRun:
         self.votes = np.zeros(votes, dtype=np.int32) if self.scheme == "ovo" else None
         self.unfinished: list[set[int]] = [set() for _ in settings]
 
-    def _fold(self, number: int) -> _Fold:
+    def make_folds(self) -> list[Fold]:
+        return [self._fold(number) for number in range(self.paths.n_folds)]
+
+    def _fold(self, number: int) -> Fold:
         outside = np.flatnonzero(self.paths.places == number)
         weights = self.weights.copy()
         weights[outside] = 0.0
@@ -159,21 +164,23 @@ class _PathRun:
         present = np.unique(codes[weights > 0])
         counted = np.where(np.isin(codes, present), self.problem.sample_weights, 0.0)
         counted[outside] = 0.0
-        return _Fold(outside, present, weights, float(counted.sum()))
+        return Fold(outside, present, weights, float(counted.sum()))
 
     def run(self) -> None:
         for places, cache in self._groups():
             if self.scheme == "ovo":
                 self._run_pairs(places, cache)
                 continue
-            work = [(place, fold, task) for place in places for fold in self.folds for task in self._tasks(fold)]
+            work = [
+                (place, fold, task) for place in places for fold in self.folds for task in self._tasks(fold)
+            ]
             left = {place: sum(job[0] == place for job in work) for place in places}
             for place in places:
                 if not left[place]:
                     self._end(place)
             self._run(work, cache, cache, left)
 
-    def _tasks(self, fold: _Fold) -> Iterator[Task]:
+    def _tasks(self, fold: Fold) -> Iterator[Task]:
         """Two classes, or one-vs-rest; a fold may lack some classes."""
         codes = self.problem.codes
         if len(fold.present) == 2:
@@ -184,7 +191,7 @@ class _PathRun:
             yield Task(code, (code, None), np.where(codes == code, 1.0, -1.0), fold.weights)
 
     def _run_pairs(self, places: list[int], cache: RowCache | None) -> None:
-        """One-vs-one: all C of a pair before the next pair, so that one part of the cache is made at a time."""
+        """One-vs-one: all C of a pair before the next, so that one part of the cache is made at a time."""
         assert self.votes is not None
         codes, k = self.problem.codes, len(self.problem.labels)
         for first, second in zip(*(pair.tolist() for pair in class_pairs(k)), strict=True):
@@ -198,8 +205,8 @@ class _PathRun:
             ]
             self._run(work, None if cache is None else cache.restricted(rows), cache, {})
         for place in places:
-            for fold in self.folds:
-                self.predicted[place, fold.outside] = self.votes[place, fold.outside].argmax(axis=1)
+            voted = self.votes[place].any(axis=1)
+            self.predicted[place, voted] = self.votes[place, voted].argmax(axis=1)
             self._end(place)
 
     def _groups(self) -> Iterator[tuple[list[int], RowCache | None]]:
@@ -207,14 +214,14 @@ class _PathRun:
         places = list(range(len(self.settings)))
         first = self.settings[0]
         if self.linear:
-            machine = self._machine(first, self.problem.total_weight, self._new_memory())
+            machine = self.machine(first, self.problem.total_weight, self._new_memory())
             self.data = LinearData(machine, self.problem, self.formula, self.scheme, None)
             yield places, None
             return
         self.kernel, _ = self.paths.kernel_for(self.formula, first)
         wide = []
         for options in self.settings:
-            machine = self._machine(options, self.problem.total_weight, self._new_memory())
+            machine = self.machine(options, self.problem.total_weight, self._new_memory())
             wide.append(machine.wants_wide_rows(self.kernel, self.weights))
         begin = 0
         for end in range(1, len(places) + 1):
@@ -241,14 +248,14 @@ class _PathRun:
             return None
         return Memory(min(options.weights_for(1.0)[1] for options in self.settings))
 
-    def _machine(self, options: TrainOptions, total_weight: float, memory: Memory | None) -> Machine:
+    def machine(self, options: TrainOptions, total_weight: float, memory: Memory | None) -> Machine:
         if options.machine == "kmomd":
             return KmOmd(options, total_weight, memory)
         return MACHINES[options.machine](options, total_weight)
 
     def _run(
         self,
-        work: Iterable[tuple[int, _Fold, Task]],
+        work: Iterable[tuple[int, Fold, Task]],
         cache: RowCache | None,
         whole: RowCache | None,
         left: dict[int, int],
@@ -262,9 +269,9 @@ class _PathRun:
         for number, (place, fold, task) in enumerate(work):
             key = id(fold), task.output
             before, latest[key] = latest.get(key), threading.Event()
-            jobs.append(_Job(number, place, fold, task, before, latest[key]))
+            jobs.append(Job(number, place, fold, task, before, latest[key]))
 
-        def solve(job: _Job, control: Control, threads: int) -> SolverResult:
+        def solve(job: Job, control: Control, threads: int) -> SolverResult:
             try:
                 if job.before is not None:
                     job.before.wait()
@@ -272,7 +279,7 @@ class _PathRun:
             finally:
                 job.done.set()
 
-        def keep(job: _Job, result: SolverResult) -> None:
+        def keep(job: Job, result: SolverResult) -> None:
             if self.control.out_of_time() is not None:
                 return
             self._keep(job, result, whole)
@@ -281,21 +288,19 @@ class _PathRun:
                 if not left[job.place]:
                     self._end(job.place)
 
-        worthwhile = (
+        worthwhile = self.side_by_side and (
             self.problem.rows.n_nonzeros >= WORTHWHILE_VALUES
             if cache is None
             else cache.frozen and cache.n_columns >= WORTHWHILE_ROWS
         )
-        TaskRun(self.control, len(jobs)).run(
-            jobs, solve, keep, threads=self.threads, side_by_side=worthwhile
-        )
+        TaskRun(self.control, len(jobs)).run(jobs, solve, keep, threads=self.threads, side_by_side=worthwhile)
 
-    def _solve(self, job: _Job, effort: Effort) -> SolverResult:
+    def _solve(self, job: Job, effort: Effort) -> SolverResult:
         fold, task = job.fold, job.task
         memory = fold.memory.get(task.output) or self._new_memory()
         if memory is not None:
             fold.memory[task.output] = memory
-        machine = self._machine(self.settings[job.place], fold.total_weight, memory)
+        machine = self.machine(self.settings[job.place], fold.total_weight, memory)
         last = fold.last.get(task.output)
         if self.linear:
             rows = self.data.rows
@@ -312,17 +317,13 @@ class _PathRun:
         fold.last[task.output] = result
         return result
 
-    def _keep(self, job: _Job, result: SolverResult, whole: RowCache | None) -> None:
+    def _keep(self, job: Job, result: SolverResult, whole: RowCache | None) -> None:
         """What the machine says of the rows left out."""
-        fold, task, place, rows = job.fold, job.task, job.place, job.fold.outside
+        place = job.place
         if result.status != CONVERGED:
-            self.unfinished[place].add(id(fold))
-        assert result.margins is not None
-        if task.rows is None:
-            scores = (task.signs * result.margins)[rows]
-        else:
-            scores = self._all_scores(task, result, whole)[rows]
-        first, second = task.sides
+            self.unfinished[place].add(id(job.fold))
+        rows, scores = self.left_out(job, result, whole)
+        first, second = job.task.sides
         if self.votes is not None:
             self.votes[place, rows, first] += scores > 0
             self.votes[place, rows, second] += scores <= 0
@@ -335,7 +336,15 @@ class _PathRun:
             self.best[place, rows[wins]] = scores[wins]
             self.predicted[place, rows[wins]] = first
 
-    def _all_scores(self, task: Task, result: SolverResult, whole: RowCache | None) -> Floats:
+    def left_out(self, job: Job, result: SolverResult, whole: RowCache | None) -> tuple[Codes, Floats]:
+        """The rows that the machine has not seen, and their scores."""
+        task, rows = job.task, job.fold.outside
+        assert result.margins is not None
+        if task.rows is None:
+            return rows, (task.signs * result.margins)[rows]
+        return rows, self.all_scores(task, result, whole)[rows]
+
+    def all_scores(self, task: Task, result: SolverResult, whole: RowCache | None) -> Floats:
         """Scores of all rows of the data by a machine trained on some of them."""
         assert task.rows is not None
         if whole is None:

@@ -186,7 +186,7 @@ def search(
     tell: Tell | None = None,
     progress: Callable[[Any], object] | None = None,
 ) -> GridResult:
-    """`grid_search` for checked data. `known` points are not validated again; `progress` hears the solvers."""
+    """`grid_search` for checked data. `known` points are not validated again; `progress` hears solvers."""
     if folds < 2:
         raise ParameterError(f"cross-validation needs at least 2 folds, found {folds}")
     if loo:
@@ -197,8 +197,8 @@ def search(
     control = Control(options.tol, options.max_iter, options.time_limit, progress)
     paths = FoldPaths(problem, folds, options.seed)
     found = {point.key: point for point in known}
-    axes = {name: list(values) for name, values in axes.items()}
-    result = GridResult(axes, math.prod(len(values) for values in axes.values()))
+    grid = {name: list(values) for name, values in axes.items()}
+    result = GridResult(dict(grid), math.prod(len(values) for values in grid.values()))
     started = time.perf_counter()
 
     def take(point: GridPoint) -> None:
@@ -208,17 +208,17 @@ def search(
             raise stopped
 
     try:
-        _round(problem, options, axes, paths, loo, control, found, take)
+        _round(problem, options, grid, paths, loo, control, found, take)
         for turn in range(1, refine + 1):
             if not result.complete or result.best is None:
                 break
-            finer = _around(result.best, axes, 0.5**turn)
+            finer = _around(result.best, grid, 0.5**turn)
             seen = {point.key for point in result.points}
             wanted = [key_of(dict(zip(finer, v, strict=True))) for v in itertools.product(*finer.values())]
             result.n_points += sum(key not in seen for key in wanted)
             for name, values in finer.items():
                 result.axes[name] = sorted({*result.axes[name], *values})
-            _round(problem, options, finer, paths, loo, control, found | {key: None for key in seen}, take)
+            _round(problem, options, finer, paths, loo, control, found | dict.fromkeys(seen), take)
     except _Stopped:
         pass
     result.seconds = time.perf_counter() - started
@@ -250,7 +250,7 @@ def _round(
                 take(point)
         if not left or control.out_of_time() is not None:
             continue
-        settings = [dataclasses.replace(options, **_as_options(parameters)) for parameters in left]
+        settings = [with_parameters(options, parameters) for parameters in left]
 
         def tell(place: int, rate: Rate, left: list[dict[str, float]] = left) -> None:
             percent = float(f"{100 * rate.accuracy:.{RATE_DIGITS}g}")
@@ -264,11 +264,12 @@ def _round(
             rates_one_by_one(problem, settings, paths.n_folds, control, tell)
 
 
-def _as_options(parameters: Mapping[str, float]) -> dict[str, Any]:
+def with_parameters(options: TrainOptions, parameters: Mapping[str, float]) -> TrainOptions:
+    """The options with the parameters of a point; C replaces lambda."""
     given: dict[str, Any] = dict(parameters)
     if "C" in given:
         given["lambda_"] = None
-    return given
+    return dataclasses.replace(options, **given)
 
 
 def chains(axes: Mapping[str, Sequence[float]]) -> list[list[dict[str, float]]]:

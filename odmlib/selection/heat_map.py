@@ -18,7 +18,7 @@ TITLES = {"C": "log2(C)", "gamma": "log2(gamma)", "lambda1": "log2(lambda1)", "l
 
 
 def rate_table(result: GridResult) -> tuple[tuple[str, list[float]], tuple[str, list[float]] | None, NDArray]:
-    """The horizontal and the vertical axis (name, values ascending) and the rates; NaN where none is known."""
+    """The horizontal and the vertical axis (name, values ascending) and the rates; NaN: not known."""
     values = {
         name: sorted({on_axis(name, point.parameters[name]) for point in result.points})
         for name in AXES
@@ -97,7 +97,13 @@ def draw_heat_map(result: GridResult, path: str, title: str) -> None:
                 rate = table[row, column]
                 dark = rate < 0.5 * (lowest + best)
                 axes.text(
-                    column, row, f"{rate:.3g}", ha="center", va="center", fontsize=7, color="w" if dark else "k"
+                    column,
+                    row,
+                    f"{rate:.3g}",
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color="w" if dark else "k",
                 )
         assert result.best is not None
         row, column = (int(place[0]) for place in np.nonzero(table == best))

@@ -28,7 +28,9 @@ from odmlib.solvers.centre import MovingCentre
 from odmlib.solvers.control import STALLED, Control, SolverResult, relative_gap
 
 BLOCK_ROWS = 512  # rows of a block
-KINKED_BLOCK_ROWS = 128  # the same for SVM and ODM^L, whose blocks are harder, where all kernel rows are there
+KINKED_BLOCK_ROWS = (
+    128  # the same for SVM and ODM^L, whose blocks are harder, where all kernel rows are there
+)
 KEPT = 0.5  # part of the last block that stays
 BLOCK_FRACTION = 0.01  # a block is solved to this part of its gap ...
 ENOUGH = 0.1  # ... or to this part of its share of the gap asked for
@@ -326,8 +328,9 @@ def solve_working_set(
 ) -> SolverResult:
     """Minimise 1/2 a'Qa + sum conj_i(a_i) over the signed duals a; Q_ij = y_i y_j k_ij, y = +-1.
 
-    `start`: duals to begin from, `start_scores`: f of all rows under them, where known. At most `cache_bytes` are spent on kernel rows. `cache`: rows of this kernel
-    that other problems leave behind or share, taken where they are exact enough. `centre`: of
+    `start`: duals to begin from, `start_scores`: f of all rows under them, where known. At most `cache_bytes`
+    are spent on kernel rows. `cache`: rows of this kernel that other problems leave behind or share, taken
+    where they are exact enough. `centre`: of
     ODM^L, whose gap then is the one that counts; none of its rows ever rests, so all phases are of all rows.
     """
     run = _Run(kernel, y, costs, loss, cache_bytes, threads, seed, cache)
@@ -415,7 +418,11 @@ def best_multiple_of(
     """
     square = float(duals @ margins)
     with np.errstate(divide="ignore", invalid="ignore"):
-        largest = 1.0 if loss.smooth else float(np.nanmin(np.where(duals > 0, costs / duals, np.inf), initial=np.inf))
+        largest = (
+            1.0
+            if loss.smooth
+            else float(np.nanmin(np.where(duals > 0, costs / duals, np.inf), initial=np.inf))
+        )
     if not (math.isfinite(largest) and largest > 0 and square > 0):
         return 0.0
     whole, half = (_conjugates(t * largest * duals, costs, loss) for t in (1.0, 0.5))
