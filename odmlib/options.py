@@ -17,7 +17,7 @@ from typing import Any
 
 from odmlib._core.threads import MAX_THREADS, resolve_threads
 from odmlib.errors import ParameterError
-from odmlib.names import KERNELS, MACHINES, READY_MACHINES, RELAXATIONS
+from odmlib.names import KERNELS, MACHINES, PARTITIONERS, READY_MACHINES, RELAXATIONS
 from odmlib.parameters import MAX_DEGREE, PARAMETERS
 
 SOLVERS = {  # per kind of kernel
@@ -31,6 +31,8 @@ HINGED_MACHINES = ("svm", "odml")
 KMOMD_LAMBDA = 0.1  # unless lambda or C is given
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
+MAX_LEVELS, MAX_PARTITIONS = 30, 2**30
+SODM_OPTIONS = ("partition", "partitions", "levels", "stop_level", "landmarks")
 
 
 def _option(
@@ -94,7 +96,7 @@ class TrainOptions:
         "odm",
         "-s --machine",
         "machine, number or name: 0 svm (C-SVM), 1 odml (ODM^L), 2 odm (ODM), 3 mcodm (multi-class ODM), "
-        "4 kmomd (KM-OMD)",
+        "4 kmomd (KM-OMD), 6 sodm (ODM by partitions)",
         _numbered(MACHINES, "machine"),
         "M",
     )
@@ -187,6 +189,41 @@ class TrainOptions:
         "mcodm, loss above the band: majorise (the objective falls), or frozen (the published scheme)",
         str,
         "NAME",
+    )
+    partition: str = _option(
+        "stratified-class",
+        "--partition",
+        "sodm, how rows go into partitions: " + ", ".join(PARTITIONERS),
+        str,
+        "NAME",
+    )
+    partitions: int | None = _option(
+        None,
+        "--partitions",
+        "sodm: partitions at the first level (default: 2 to the power of levels, about 1000 rows each)",
+        _whole,
+        "K",
+    )
+    levels: int | None = _option(
+        None,
+        "--levels",
+        "sodm: merges from the first level to the whole problem, partitions = a whole number to this power",
+        _whole,
+        "L",
+    )
+    stop_level: int | None = _option(
+        None,
+        "--stop-level",
+        "sodm: end at this level with the average of its machines (default 0, the whole problem)",
+        _whole,
+        "L",
+    )
+    landmarks: int | None = _option(
+        None,
+        "--landmarks",
+        "sodm: rows that strata form around (default: a tenth of the rows, at most 64)",
+        _whole,
+        "S",
     )
     solver: str = _option(
         "auto",
@@ -311,6 +348,7 @@ def _check(options: TrainOptions) -> None:
     _require(options.relaxation in RELAXATIONS, options, "relaxation", "one of " + ", ".join(RELAXATIONS))
     if options.machine == "mcodm":
         _check_whole(options)
+    _check_partitions(options)
     for name in ("shrinking", "probability"):
         _require(getattr(options, name) in (False, True), options, name, "0 or 1")
     if options.threads is not None:
@@ -335,6 +373,24 @@ def _check_kmomd(options: TrainOptions) -> None:
         raise ParameterError(f"{what} needs lambda (--lambda) below 1: at 1 the equal SVM has C = 0")
     if share == 0 and options.solver == "newton":
         raise ParameterError("solver newton needs lambda (--lambda) above 0; the hard margin takes pairs")
+
+
+def _check_partitions(options: TrainOptions) -> None:
+    _require(options.partition in PARTITIONERS, options, "partition", "one of " + ", ".join(PARTITIONERS))
+    for name, low in (("partitions", 1), ("levels", 0), ("stop_level", 0), ("landmarks", 1)):
+        if getattr(options, name) is not None:
+            _require_whole(options, name, low, MAX_LEVELS if "level" in name else MAX_PARTITIONS)
+    if options.machine != "sodm":
+        for name in SODM_OPTIONS:
+            if getattr(options, name) != TrainOptions.__dataclass_fields__[name].default:
+                raise ParameterError(
+                    f"{flag_of(name)} is for machine sodm (-s 6), found machine {options.machine}"
+                )
+    if options.partition == "dc" and options.stop_level:
+        raise ParameterError(
+            "partition dc has no average to stop at: its machines know one cluster each; "
+            "leave stop_level (--stop-level) out"
+        )
 
 
 def _check_whole(options: TrainOptions) -> None:

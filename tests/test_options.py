@@ -30,6 +30,11 @@ GOOD = {
     "multiclass": [None, "ovo", "ovr"],
     "probability": [True, False, 0, 1],
     "relaxation": ["majorise", "frozen"],
+    "partition": ["stratified-class"],
+    "partitions": [None],
+    "levels": [None],
+    "stop_level": [None],
+    "landmarks": [None],
     "solver": ["auto", "working-set"],
     "threads": [None, 1, 1024],
     "seed": [0, 2**63 - 1, np.int32(7)],
@@ -43,7 +48,7 @@ GOOD = {
 NO_NUMBERS = ["1", "abc", [1], np.array([1.0]), 1j, {}]
 NOT_FINITE = [np.nan, np.inf, -np.inf]
 BAD = {
-    "machine": ["ODM", "", 2, None, "sodm"],
+    "machine": ["ODM", "", 2, None, "ssodm"],
     "kernel": ["RBF", "", 2, None, "laplace"],
     "degree": [0, -1, 101, 2.5, 2.0, None, *NO_NUMBERS, *NOT_FINITE],
     "gamma": [0, -1, "0.5", "wide", None, *NO_NUMBERS, *NOT_FINITE],
@@ -63,6 +68,11 @@ BAD = {
     "multiclass": ["", "OVO", "binary", "joint", 1],
     "probability": [2, -1, "1", None, "no"],
     "relaxation": ["", "Frozen", None, 1],
+    "partition": ["", "Random", None, 1],
+    "partitions": [0, -1, 1.5, 2**31, *NO_NUMBERS, *NOT_FINITE],
+    "levels": [-1, 31, 1.5, *NO_NUMBERS, *NOT_FINITE],
+    "stop_level": [-1, 31, 1.5, *NO_NUMBERS, *NOT_FINITE],
+    "landmarks": [0, -1, 1.5, 2**31, *NO_NUMBERS, *NOT_FINITE],
     "solver": ["", "newton", "dcd", "fast", None, 1],
     "threads": [0, -1, 1025, 1.5, *NO_NUMBERS, *NOT_FINITE],
     "seed": [-1, 2**63, 1.5, None, *NO_NUMBERS, *NOT_FINITE],
@@ -134,9 +144,17 @@ def test_machines():
     assert MACHINES.index("odm") == 2
     assert READY_MACHINES == READABLE_MACHINES
     with pytest.raises(
-        ParameterError, match="machine sodm is not part of this version yet; ready: svm, odml, odm"
+        ParameterError, match="machine ssodm is not part of this version yet; ready: svm, odml, odm"
     ):
-        TrainOptions(machine="sodm")
+        TrainOptions(machine="ssodm")
+
+
+def test_sodm_options_are_for_sodm():
+    wishes = {"partition": "random", "partitions": 4, "levels": 2, "stop_level": 1, "landmarks": 10}
+    TrainOptions(machine="sodm", **wishes)
+    for name, value in wishes.items():
+        with pytest.raises(ParameterError, match=f"{name} .* is for machine sodm"):
+            TrainOptions(**{name: value})
 
 
 def test_flags():

@@ -23,6 +23,7 @@ from odmlib.machines.kmomd import KmOmd
 from odmlib.machines.mcodm import fit_mcodm
 from odmlib.machines.odm import Odm
 from odmlib.machines.odml import Odml
+from odmlib.machines.sodm import fit_sodm
 from odmlib.machines.svm import Svm
 from odmlib.model.model import Model
 from odmlib.names import STATUSES
@@ -38,6 +39,7 @@ FITTERS: dict[str, Fitter] = {
     "odm": partial(fit_classes, Odm),
     "mcodm": fit_mcodm,
     "kmomd": partial(fit_classes, KmOmd),
+    "sodm": fit_sodm,
 }
 
 
@@ -112,6 +114,7 @@ def convergence_message(report: dict[str, Any], tol: float) -> str:
     tasks = report.get("tasks", [])
     limit = f"limit of {report['iterations']} iterations" if not tasks else "limit of iterations"
     reason = {
+        "early": _early(report),
         "max_iter": f"the {limit} was reached",
         "time_limit": "the time limit was reached",
         "stopped": "the callback asked to stop",
@@ -129,6 +132,16 @@ def convergence_message(report: dict[str, Any], tol: float) -> str:
     return (
         f"not converged: {reason} with a relative duality gap of {report['gap']:.2g} (wanted {tol:g}){advice}"
     )
+
+
+def _early(report: dict[str, Any]) -> str:
+    levels: list[dict[str, Any]] = report.get("levels") or next(
+        (task["levels"] for task in report.get("tasks", ())), []
+    )
+    level = levels[-1]["level"] if levels else 0
+    if level == 0:
+        return "cascade does not look again at rows it left out,"
+    return f"training ended at level {level}, as asked,"
 
 
 def make_settings(options: dict[str, Any]) -> TrainOptions:
@@ -180,6 +193,9 @@ def _report(
         "margin": margin_summary(fit.margins, problem.weights),
         "details": results[0].details if len(results) == 1 else fit.details | fit.extras,
     }
+    levels = [result.details.pop("levels", None) for result in results]
+    if len(results) == 1 and levels[0]:
+        report["levels"] = levels[0]
     if len(results) > 1:
         report["tasks"] = [
             {
@@ -190,7 +206,8 @@ def _report(
                 "gap": result.gap,
                 "support_vectors": result.details.get("support_vectors"),
             }
-            for sides, result in zip(fit.sides, results, strict=True)
+            | ({"levels": own} if own else {})
+            for sides, result, own in zip(fit.sides, results, levels, strict=True)
         ]
     return report
 

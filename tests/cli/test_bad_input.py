@@ -266,8 +266,16 @@ def test_model_is_judged_before_the_data(tools):
         ("-t ² good out", "unknown kernel"),
         ("-s 9 good out", "-s/--machine: unknown machine '9'"),
         (
-            "-s 6 good out",
-            "machine sodm is not part of this version yet; ready: svm, odml, odm, mcodm, kmomd",
+            "-s 5 good out",
+            "machine ssodm is not part of this version yet; ready: svm, odml, odm, mcodm, kmomd",
+        ),
+        ("-s 6 --partition blocks good out", "partition (--partition) must be one of stratified-class, "),
+        ("-s 6 --partitions 0 good out", "partitions (--partitions) must be a whole number from 1 to"),
+        ("-s 6 --levels 2.5 good out", "--levels: expected a whole number, found '2.5'"),
+        ("-s 6 --partition dc --stop-level 1 good out", "partition dc has no average to stop at"),
+        (
+            "--stop-level 1 good out",
+            "stop_level (--stop-level) is for machine sodm (-s 6), found machine odm",
         ),
         ("--machine ssodm good out", "machine ssodm is not part of this version yet"),
         ("-d 0 good out", "degree (-d) must be a whole number from 1 to 100, found 0"),
