@@ -16,5 +16,6 @@ KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 QUANTILES = ("0.05", "0.25", "0.5", "0.75", "0.95")  # of the margins, in reports and model files
 RELAXATIONS = ("majorise", "frozen")  # of mcodm: solvers/joint.py
 # of sodm: solvers/partitions.py
+APPROXIMATIONS = ("nystrom",)
 PARTITIONERS = ("stratified-class", "stratified", "class", "random", "cascade", "dip", "dc")
 SCHEMES = ("binary", "ovo", "ovr", "joint")  # what the outputs of a model mean: model/schemes.py

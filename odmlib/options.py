@@ -17,7 +17,7 @@ from typing import Any
 
 from odmlib._core.threads import MAX_THREADS, resolve_threads
 from odmlib.errors import ParameterError
-from odmlib.names import KERNELS, MACHINES, PARTITIONERS, READY_MACHINES, RELAXATIONS
+from odmlib.names import APPROXIMATIONS, KERNELS, MACHINES, PARTITIONERS, READY_MACHINES, RELAXATIONS
 from odmlib.parameters import MAX_DEGREE, PARAMETERS
 
 SOLVERS = {  # per kind of kernel
@@ -32,7 +32,7 @@ KMOMD_LAMBDA = 0.1  # unless lambda or C is given
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
 MAX_LEVELS, MAX_PARTITIONS = 30, 2**30
-SODM_OPTIONS = ("partition", "partitions", "levels", "stop_level", "landmarks")
+SODM_OPTIONS = ("partition", "partitions", "levels", "stop_level", "landmarks", "approx", "rank")
 
 
 def _option(
@@ -225,6 +225,14 @@ class TrainOptions:
         _whole,
         "S",
     )
+    approx: str | None = _option(
+        None,
+        "--approx",
+        "sodm: nystrom, a machine over --rank landmarks only, for kernels on very many rows",
+        str,
+        "NAME",
+    )
+    rank: int | None = _option(None, "--rank", "landmarks of --approx nystrom (default 500)", _whole, "R")
     solver: str = _option(
         "auto",
         "--solver",
@@ -335,6 +343,8 @@ def _check(options: TrainOptions) -> None:
     kind, where = "linear" if options.kernel == "linear" else "kernel", f"kernel {options.kernel}"
     if kind == "linear" and options.machine in HINGED_MACHINES:
         kind, where = "linear with a hinge", f"machine {options.machine} and {where}"
+    if options.approx is not None:
+        kind, where = "linear", f"approx {options.approx}"
     if options.machine == "kmomd":
         kind, where = f"kmomd {kind}", f"machine kmomd and {where}"
     _require(
@@ -377,20 +387,41 @@ def _check_kmomd(options: TrainOptions) -> None:
 
 def _check_partitions(options: TrainOptions) -> None:
     _require(options.partition in PARTITIONERS, options, "partition", "one of " + ", ".join(PARTITIONERS))
-    for name, low in (("partitions", 1), ("levels", 0), ("stop_level", 0), ("landmarks", 1)):
+    for name, low in (("partitions", 1), ("levels", 0), ("stop_level", 0), ("landmarks", 1), ("rank", 1)):
         if getattr(options, name) is not None:
             _require_whole(options, name, low, MAX_LEVELS if "level" in name else MAX_PARTITIONS)
+    if options.approx is not None:
+        _require(options.approx in APPROXIMATIONS, options, "approx", "one of " + ", ".join(APPROXIMATIONS))
     if options.machine != "sodm":
         for name in SODM_OPTIONS:
-            if getattr(options, name) != TrainOptions.__dataclass_fields__[name].default:
+            if _given(options, name):
                 raise ParameterError(
                     f"{flag_of(name)} is for machine sodm (-s 6), found machine {options.machine}"
                 )
+    _check_approximation(options)
     if options.partition == "dc" and options.stop_level:
         raise ParameterError(
             "partition dc has no average to stop at: its machines know one cluster each; "
             "leave stop_level (--stop-level) out"
         )
+
+
+def _check_approximation(options: TrainOptions) -> None:
+    if options.approx is None:
+        if options.rank is not None:
+            raise ParameterError(f"{flag_of('rank')} needs approx (--approx) nystrom")
+        return
+    negative = options.kernel == "poly" and options.coef0 < 0
+    if options.kernel not in ("rbf", "poly") or negative:
+        found = "poly with coef0 (-r) below 0" if negative else options.kernel
+        raise ParameterError(f"{flag_of('approx')} nystrom is for kernels rbf and poly, found {found}")
+    for name in SODM_OPTIONS[:5]:
+        if _given(options, name):
+            raise ParameterError(f"{flag_of(name)} has no meaning with approx (--approx) nystrom")
+
+
+def _given(options: TrainOptions, name: str) -> bool:
+    return getattr(options, name) != TrainOptions.__dataclass_fields__[name].default
 
 
 def _check_whole(options: TrainOptions) -> None:

@@ -35,6 +35,8 @@ GOOD = {
     "levels": [None],
     "stop_level": [None],
     "landmarks": [None],
+    "approx": [None],
+    "rank": [None],
     "solver": ["auto", "working-set"],
     "threads": [None, 1, 1024],
     "seed": [0, 2**63 - 1, np.int32(7)],
@@ -73,6 +75,8 @@ BAD = {
     "levels": [-1, 31, 1.5, *NO_NUMBERS, *NOT_FINITE],
     "stop_level": [-1, 31, 1.5, *NO_NUMBERS, *NOT_FINITE],
     "landmarks": [0, -1, 1.5, 2**31, *NO_NUMBERS, *NOT_FINITE],
+    "approx": ["", "Nystrom", 1],
+    "rank": [0, -1, 1.5, 2**31, *NO_NUMBERS, *NOT_FINITE],
     "solver": ["", "newton", "dcd", "fast", None, 1],
     "threads": [0, -1, 1025, 1.5, *NO_NUMBERS, *NOT_FINITE],
     "seed": [-1, 2**63, 1.5, None, *NO_NUMBERS, *NOT_FINITE],
@@ -152,6 +156,9 @@ def test_machines():
 def test_sodm_options_are_for_sodm():
     wishes = {"partition": "random", "partitions": 4, "levels": 2, "stop_level": 1, "landmarks": 10}
     TrainOptions(machine="sodm", **wishes)
+    approximate = {"approx": "nystrom", "rank": 7}
+    TrainOptions(machine="sodm", solver="newton", **approximate)
+    wishes |= approximate
     for name, value in wishes.items():
         with pytest.raises(ParameterError, match=f"{name} .* is for machine sodm"):
             TrainOptions(**{name: value})

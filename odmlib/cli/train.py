@@ -442,6 +442,12 @@ def describe_model(model: Model) -> Iterator[str]:
         f"{report['seconds']['train']:.2f} s: "
         f"objective {report['primal']:.6g}, relative gap {report['gap']:.1e}"
     )
+    if approximation := report.get("approximation"):
+        yield (
+            f"Nystrom over {approximation['rank']} landmarks: "
+            f"{100 * approximation['trace_error']:.2g}% of the kernel's trace is left out; "
+            "objective and gap are those of machines over the landmarks"
+        )
     if probability := report.get("probability"):
         yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
     if shift := report["details"].get("shift"):

@@ -6,8 +6,9 @@ solved on them by the machine, and leaves its part of the decision function and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,9 @@ def fit_classes(
     options: TrainOptions,
     control: Control,
     init: Model | None,
+    prepare: Prepare | None = None,
 ) -> Fit:
-    """Train a binary machine on a problem of two or more classes."""
+    """Train a binary machine on a problem of two or more classes; `prepare`: data of its own kind."""
     problem.require_classes(options.machine)
     machine = make_machine(options, problem.total_weight)
     scheme = "binary"
@@ -68,7 +70,7 @@ def fit_classes(
         scheme = options.multiclass or machine.default_scheme(formula.name)
     start = None if init is None else Start(init, problem, scheme)
     linear = formula.name == "linear" and machine.linear_solver
-    data = (LinearData if linear else KernelData)(machine, problem, formula, scheme, start)
+    data = (prepare or (LinearData if linear else KernelData))(machine, problem, formula, scheme, start)
     memory = data.memory(control)
     margins = TrainingMargins(scheme, problem.rows.n_rows)
     outcomes: dict[int, _Outcome] = {}
@@ -101,7 +103,7 @@ def fit_classes(
     function = data.function([outcome.part for outcome in ordered], offsets)
     sides = [outcome.sides for outcome in ordered]
     shifts = [result.details["shift"] for result in results if "shift" in result.details]
-    details = {"shift": max(shifts)} if shifts else {}
+    details = ({"shift": max(shifts)} if shifts else {}) | dict(data.details)
     extras = machine.extras(results)
     return Fit(scheme, function, results, sides, margins.result(), machine.parameters(), details, extras)
 
@@ -123,6 +125,8 @@ class _Memory:
 
 class LinearData:
     """Sparse rows, on the columns that hold values where most columns are empty."""
+
+    details: Mapping[str, Any] = MappingProxyType({})  # for the report
 
     def __init__(
         self, machine: Machine, problem: Problem, formula: KernelFormula, scheme: str, start: Start | None
@@ -147,12 +151,16 @@ class LinearData:
         rows = self.rows if task.rows is None else Rows(self.dataset.take(task.rows), self.bias)
         weights = None
         if self.start is not None:
-            weights = self.start.weights(task, self.columns, self.bias)
+            weights = self._weights_of(self.start, task)
             if weights is None:
                 margins = self.start.margins(task, self.problem.rows, effort.threads)
                 duals = self.machine.start_duals(margins, task, effort.threads)
                 weights = rows.transposed_product(task.signs * duals, effort.threads)
         return self.machine.solve_linear(rows, task, effort, weights)
+
+    def _weights_of(self, start: Start, task: Task) -> Floats | None:
+        """Those of the model to begin from, if it has weights of these columns."""
+        return start.weights(task, self.columns, self.bias)
 
     def part(self, task: Task, result: SolverResult) -> tuple[Places, Floats]:
         """Columns (the bias column last) with a weight that is not 0, and the weights."""
@@ -161,7 +169,7 @@ class LinearData:
         return used, result.weights[used]
 
     def function(self, parts: list[tuple[Places, Floats]], offsets: Floats) -> Function:
-        terms = _entries(parts, len(self.columns) + 1)
+        terms = entries(parts, len(self.columns) + 1)
         used = np.flatnonzero(np.diff(terms.indptr[:-1]))
         bias_weights = terms.take(np.array([len(self.columns)])).to_dense()[0]
         return LinearFunction(self.columns[used], terms.take(used), self.bias, bias_weights, offsets)
@@ -169,6 +177,8 @@ class LinearData:
 
 class KernelData:
     """A kernel between all rows, made positive semidefinite where it is not (one-vs-one: pair by pair)."""
+
+    details: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self, machine: Machine, problem: Problem, formula: KernelFormula, scheme: str, start: Start | None
@@ -234,7 +244,7 @@ class KernelData:
         return rows, (task.signs * result.duals)[support]
 
     def function(self, parts: list[tuple[Places, Floats]], offsets: Floats) -> Function:
-        terms = _entries(parts, self.problem.rows.n_rows)
+        terms = entries(parts, self.problem.rows.n_rows)
         if self.formula.name == "linear":
             return self._linear_function(terms, offsets)
         support = np.flatnonzero(np.diff(terms.indptr))
@@ -257,13 +267,16 @@ class KernelData:
         return function
 
 
+Prepare = Callable[[Machine, Problem, KernelFormula, str, Start | None], LinearData | KernelData]
+
+
 def _task_share(problem: Problem, scheme: str) -> float:
     """The part of the data that an average task has."""
     return 2 / len(problem.labels) if scheme == "ovo" else 1.0
 
 
-def _entries(parts: list[tuple[Places, Floats]], n_rows: int) -> Dataset:
-    """Sparse rows with a column per part."""
+def entries(parts: list[tuple[Places, Floats]], n_rows: int) -> Dataset:
+    """Sparse rows with a column per part: (places, values) of what is not 0."""
     outputs = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
     rows = np.concatenate([rows for rows, _ in parts])
     return from_entries(rows, outputs, np.concatenate([values for _, values in parts]), (n_rows, len(parts)))

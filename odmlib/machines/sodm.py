@@ -1,26 +1,36 @@
 """SODM, the scalable optimal margin distribution machine: ODM by partitions of the rows (spec/sodm.md).
 
 The problem is that of ODM (odm.py) and, unless training is told to stop early, so is the solution: partitions
-only find a start for it (levels.py). Linear machines are trained as ODM's are.
+only find a start for it (levels.py). Linear machines are trained as ODM's are. With `approx="nystrom"` the
+machine is a sum over landmarks only, found by the linear engine (solvers/nystrom.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from odmlib._core.rows import Rows
 from odmlib.data.problem import Problem
 from odmlib.kernels.formula import KernelFormula
-from odmlib.machines.fitting import Fit, fit_classes
-from odmlib.machines.machine import Effort, Floats, Task
+from odmlib.kernels.kernel import Kernel
+from odmlib.machines.fitting import Fit, LinearData, Places, entries, fit_classes
+from odmlib.machines.machine import Effort, Floats, Machine, Task
 from odmlib.machines.odm import Odm
+from odmlib.machines.starting import Start
+from odmlib.model.functions import Function, KernelFunction
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import Control, SolverResult
+from odmlib.solvers.nystrom import nystrom_features
 
 if TYPE_CHECKING:
     from odmlib.data.dataset import Dataset
-    from odmlib.kernels.kernel import Kernel
+
+USUAL_RANK = 500  # of a Nystrom approximation
 
 
 class Sodm(Odm):
@@ -70,9 +80,62 @@ class Sodm(Odm):
         )
 
 
+class NystromData(LinearData):
+    """Features over landmarks, for the linear engine; the function is an expansion over the landmarks."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        problem: Problem,
+        formula: KernelFormula,
+        scheme: str,
+        start: Start | None,
+        out_of_time: Callable[[], object],
+    ):
+        options = machine.options
+        self.machine, self.problem, self.formula, self.start = machine, problem, formula, start
+        self.scheme, self.bias = scheme, 0.0  # a bias is part of the kernel
+        kernel = Kernel(formula, problem.rows, options.n_threads)
+        self.features = nystrom_features(kernel, options.rank or USUAL_RANK, options.seed, out_of_time)
+        self.dataset = self.features.rows
+        self.columns = np.arange(self.dataset.n_features, dtype=np.int32)
+        self.rows = Rows(self.dataset)
+        self.details = {
+            "approximation": {
+                "method": "nystrom",
+                "rank": len(self.features.landmarks),
+                "trace_error": self.features.trace_error,
+            }
+        }
+
+    def solve(self, task: Task, effort: Effort) -> SolverResult:
+        result = super().solve(task, effort)
+        result.solver = f"nystrom+{result.solver}"
+        result.details |= dict(self.details)
+        return result
+
+    def _weights_of(self, start: Start, task: Task) -> Floats | None:
+        return None  # another model's columns are not these
+
+    def function(self, parts: list[tuple[Places, Floats]], offsets: Floats) -> Function:
+        weights = entries(parts, len(self.columns)).to_dense()
+        vectors = self.problem.rows.take(self.features.landmarks)
+        return KernelFunction(self.formula, vectors, self.features.coefficients(weights), offsets)
+
+
 def fit_sodm(
     problem: Problem, formula: KernelFormula, options: TrainOptions, control: Control, init: Model | None
 ) -> Fit:
     """Train on a problem of two or more classes."""
+    if options.approx == "nystrom":
+        return fit_classes(
+            Sodm,
+            problem,
+            formula,
+            options,
+            control,
+            init,
+            partial(NystromData, out_of_time=control.out_of_time),
+        )
     rows = None if formula.name == "precomputed" else problem.rows
     return fit_classes(partial(Sodm, rows=rows), problem, formula, options, control, init)

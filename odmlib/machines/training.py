@@ -193,6 +193,8 @@ def _report(
         "margin": margin_summary(fit.margins, problem.weights),
         "details": results[0].details if len(results) == 1 else fit.details | fit.extras,
     }
+    if "approximation" in fit.details:
+        report["approximation"] = fit.details["approximation"]
     levels = [result.details.pop("levels", None) for result in results]
     if len(results) == 1 and levels[0]:
         report["levels"] = levels[0]

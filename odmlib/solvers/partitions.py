@@ -5,7 +5,7 @@ key, at random where keys are equal, and dealt like cards: position t goes to pa
 differ by at most 1, every key is spread evenly, and row i is in partition part(i) mod p^l at level l: both
 stay true at every level.
 
-    stratified-class  key: class, then the nearest landmark (kernels/landmarks.py)
+    stratified-class  key: class, then the nearest landmark (solvers/landmarks.py)
     stratified        key: the nearest landmark (the SODM paper)
     class             key: the class
     random, cascade   no key
@@ -25,7 +25,7 @@ from odmlib.data.clusters import k_means
 from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
 from odmlib.kernels.kernel import Kernel
-from odmlib.kernels.landmarks import choose_landmarks
+from odmlib.solvers.landmarks import choose_landmarks
 
 Places = NDArray[np.int64]
 

@@ -249,6 +249,92 @@ def test_bad_wishes_in_one_line(data):
         r"levels \(--levels\) is for machine sodm": {"machine": "odm", "levels": 2},
     }
     for message, wishes in cases.items():
-        A = X @ X.T if "kernel" in wishes else X
+        X, y = (X[:40] @ X[:40].T, y[:40]) if "kernel" in wishes else data
         with pytest.raises(odmlib.ParameterError, match=message):
-            odmlib.train(A, y, **({"machine": "sodm"} | wishes))
+            odmlib.train(X, y, **({"machine": "sodm"} | wishes))
+
+
+# ------------------------------------------------------------------------------------------- Nystrom
+
+
+def nystrom(X, y, **wishes):
+    return odmlib.train(X, y, **({"machine": "sodm", "approx": "nystrom", "gamma": 0.5} | wishes))
+
+
+def test_nystrom_objective_is_exact_for_its_function(data):
+    """The objective is that of ODM at the function found: above the optimum, falling with the rank."""
+    X, y = data
+    exact = odmlib.train(X, y, gamma=0.5, C=3, tol=1e-6)
+    K = np.exp(-0.5 * np.square(X[:, None] - X[None]).sum(axis=2))
+    before = np.inf
+    for rank in (5, 40, 200):
+        model = nystrom(X, y, C=3, tol=1e-6, rank=rank)
+        report = model.report
+        assert report["status"] == "converged" and report["approximation"]["rank"] == rank
+        assert model.n_support == rank
+        beta = model.function.coefficients[:, 0]
+        places = [int(np.flatnonzero((row == X).all(axis=1))[0]) for row in model.function.vectors.to_dense()]
+        z = y * (K[:, places] @ beta)
+        losses = 3 / 0.64 * (np.maximum(0, 0.8 - z) ** 2 + 0.5 * np.maximum(0, z - 1.2) ** 2)
+        primal = 0.5 * beta @ K[np.ix_(places, places)] @ beta + losses.sum()
+        assert report["primal"] == pytest.approx(primal, rel=1e-6)
+        assert model.training_margins == pytest.approx(z, abs=1e-6)
+        assert exact.report["dual"] < primal < before
+        before = primal
+    assert before < 1.02 * exact.report["primal"]
+
+
+def test_nystrom_of_full_rank_is_the_exact_machine():
+    random = np.random.default_rng(3)
+    X = random.normal(size=(60, 2))
+    y = np.where(X[:, 0] > 0.3 * random.normal(size=60), "a", "b")
+    exact = odmlib.train(X, y, gamma=1.0, tol=1e-8)
+    model = nystrom(X, y, gamma=1.0, tol=1e-8, rank=60)
+    assert model.report["primal"] == pytest.approx(exact.report["primal"], rel=1e-6)
+    assert model.decision_function(X) == pytest.approx(exact.decision_function(X), abs=1e-3)
+
+
+def test_nystrom_many_classes_saves_and_loads(data, tmp_path):
+    X, _ = data
+    y = np.digitize(X[:, 0] + 0.5 * X[:, 1], [-0.5, 0.5])
+    for multiclass in ("ovo", "ovr"):
+        model = nystrom(X, y, rank=80, multiclass=multiclass)
+        assert "tasks" in model.report and model.report["approximation"]["rank"] == 80
+        model.save(tmp_path / "m")
+        again = odmlib.load_model(tmp_path / "m")
+        assert (again.decision_function(X) == model.decision_function(X)).all()
+        assert (model.predict(X) == y).mean() > 0.95
+
+
+def test_nystrom_starts_from_any_model(data):
+    X, y = data
+    exact = odmlib.train(X, y, gamma=0.5)
+    model = nystrom(X, y, rank=100, init=exact)
+    assert model.report["iterations"] <= nystrom(X, y, rank=100).report["iterations"]
+    again = nystrom(X, y, rank=100, init=odmlib.train(X, y, kernel="linear"))
+    assert again.report["primal"] == pytest.approx(model.report["primal"], rel=2e-3)
+
+
+@pytest.mark.parametrize("solver", ["newton", "dcd", "svrg", "blocks"])
+def test_nystrom_by_every_linear_solver(data, solver):
+    X, y = data
+    model = nystrom(X, y, rank=30, solver=solver)
+    assert model.report["solver"] == f"nystrom+{solver}"
+    assert model.report["primal"] == pytest.approx(
+        nystrom(X, y, rank=30, tol=1e-6).report["primal"], rel=2e-3
+    )
+
+
+def test_nystrom_refuses_what_it_cannot_do():
+    cases = {
+        "for kernels rbf and poly, found sigmoid": {"kernel": "sigmoid"},
+        "for kernels rbf and poly, found linear": {"kernel": "linear"},
+        "found poly with coef0": {"kernel": "poly", "coef0": -1},
+        r"levels \(--levels\) has no meaning": {"levels": 2},
+        "must be one of auto, newton, dcd, blocks, svrg for approx nystrom": {"solver": "working-set"},
+    }
+    for message, wishes in cases.items():
+        with pytest.raises(odmlib.ParameterError, match=message):
+            nystrom([[0.0], [1.0]], [1, 2], **wishes)
+    with pytest.raises(odmlib.ParameterError, match=r"rank \(--rank\) needs approx"):
+        odmlib.train([[0.0], [1.0]], [1, 2], machine="sodm", rank=3)

@@ -9,8 +9,8 @@ from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
-from odmlib.kernels.landmarks import choose_landmarks
 from odmlib.names import PARTITIONERS
+from odmlib.solvers.landmarks import choose_landmarks
 from odmlib.solvers.partitions import Plan, deal, make_partitions, make_plan
 
 RANDOM = np.random.default_rng(11)

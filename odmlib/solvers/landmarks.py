@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib.kernels.kernel import Kernel
+from odmlib.solvers._working_set import add_block
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -56,7 +57,9 @@ def choose_landmarks(
         if residual[z] <= enough or (s > 0 and out_of_time() is not None):
             break
         values = kernel.block([z], wide=True)[0]
-        transposed[s] = (values - transposed[:s, z] @ transposed[:s]) / np.sqrt(residual[z])
+        transposed[s] = values
+        add_block(transposed[:s], -transposed[:s, z], transposed[s], kernel.threads)
+        transposed[s] /= np.sqrt(residual[z])
         residual -= np.square(transposed[s])
         np.maximum(residual, 0.0, out=residual)
         chosen.append(z)

@@ -8,7 +8,7 @@ import pytest
 from odmlib.data.dataset import Dataset
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
-from odmlib.kernels.landmarks import choose_landmarks
+from odmlib.solvers.landmarks import choose_landmarks
 from tests.reference_kernel import kernel_matrix
 
 LINE = np.array([[0.0], [1.0], [2.0], [3.0], [10.0]])
