@@ -20,10 +20,12 @@ from odmlib.errors import ParameterError
 from odmlib.names import APPROXIMATIONS, KERNELS, MACHINES, PARTITIONERS, READY_MACHINES, RELAXATIONS
 from odmlib.parameters import MAX_DEGREE, PARAMETERS
 
+BLOCK_SOLVERS = ("lbfgs", "dsvrg", "cocoa")  # of sodm: solvers/distributed.py
 SOLVERS = {  # per kind of kernel
     "linear": ("auto", "newton", "dcd", "blocks", "svrg"),
     "linear with a hinge": ("auto", "dcd", "interior-point"),
     "kernel": ("auto", "working-set"),
+    "sodm linear": ("auto", "newton", "dcd", "blocks", "svrg", *BLOCK_SOLVERS),
     "kmomd linear": ("auto", "newton", "pairs"),
     "kmomd kernel": ("auto", "pairs"),
 }
@@ -236,7 +238,8 @@ class TrainOptions:
     solver: str = _option(
         "auto",
         "--solver",
-        "auto; linear: newton, dcd, blocks, svrg (svm, odml: dcd, interior-point; kmomd: newton, pairs); "
+        "auto; linear: newton, dcd, blocks, svrg (sodm also, on partitions: lbfgs, dsvrg, cocoa; "
+        "svm, odml: dcd, interior-point; kmomd: newton, pairs); "
         "other kernels: working-set (kmomd: pairs)",
         str,
         "NAME",
@@ -343,6 +346,8 @@ def _check(options: TrainOptions) -> None:
     kind, where = "linear" if options.kernel == "linear" else "kernel", f"kernel {options.kernel}"
     if kind == "linear" and options.machine in HINGED_MACHINES:
         kind, where = "linear with a hinge", f"machine {options.machine} and {where}"
+    if kind == "linear" and options.machine == "sodm":
+        kind, where = "sodm linear", f"machine sodm and {where}"
     if options.approx is not None:
         kind, where = "linear", f"approx {options.approx}"
     if options.machine == "kmomd":
@@ -399,6 +404,8 @@ def _check_partitions(options: TrainOptions) -> None:
                     f"{flag_of(name)} is for machine sodm (-s 6), found machine {options.machine}"
                 )
     _check_approximation(options)
+    if options.kernel == "linear":
+        _check_linear_partitions(options)
     if options.partition == "dc" and options.stop_level:
         raise ParameterError(
             "partition dc has no average to stop at: its machines know one cluster each; "
@@ -418,6 +425,15 @@ def _check_approximation(options: TrainOptions) -> None:
     for name in SODM_OPTIONS[:5]:
         if _given(options, name):
             raise ParameterError(f"{flag_of(name)} has no meaning with approx (--approx) nystrom")
+
+
+def _check_linear_partitions(options: TrainOptions) -> None:
+    for name in ("partition", "levels", "stop_level", "landmarks"):
+        if _given(options, name):
+            raise ParameterError(f"{flag_of(name)} has no meaning with kernel linear")
+    if options.partitions is not None and options.solver not in BLOCK_SOLVERS:
+        known = ", ".join(BLOCK_SOLVERS)
+        raise ParameterError(f"{flag_of('partitions')} with kernel linear is for the solvers {known}")
 
 
 def _given(options: TrainOptions, name: str) -> bool:

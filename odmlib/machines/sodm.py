@@ -30,6 +30,7 @@ from odmlib.solvers.nystrom import nystrom_features
 if TYPE_CHECKING:
     from odmlib.data.dataset import Dataset
 
+USUAL_BLOCKS = 8  # of linear machines that are solved by blocks
 USUAL_RANK = 500  # of a Nystrom approximation
 
 
@@ -39,6 +40,29 @@ class Sodm(Odm):
     def __init__(self, options: TrainOptions, total_weight: float, rows: Dataset | None = None):
         super().__init__(options, total_weight)
         self.rows = rows  # of the whole problem, where they are more than kernel values
+
+    def solve_linear(self, rows: Rows, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
+        from odmlib.solvers import distributed
+        from odmlib.solvers.partitions import deal
+
+        options = self.options
+        if options.solver not in distributed.SOLVERS:
+            return super().solve_linear(rows, task, effort, start)
+        dataset = rows.dataset()
+        n_blocks = min(options.partitions or USUAL_BLOCKS, dataset.n_rows)
+        partition = deal((task.signs > 0).astype(np.int64), n_blocks, options.seed)
+        loss, costs = self.loss(), self.costs(task.weights)
+        blocks = distributed.LocalBlocks(
+            distributed.split(dataset, rows.bias, task.signs, costs, partition),
+            loss,
+            options.seed,
+            effort.threads,
+        )
+        result = distributed.SOLVERS[options.solver](blocks, effort.control, start)
+        assert result.weights is not None
+        result.margins = task.signs * rows.product(result.weights, effort.threads)
+        result.details["blocks"] = n_blocks
+        return result
 
     def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
         from odmlib.machines.levels import LevelProblem, solve_by_levels
