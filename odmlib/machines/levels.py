@@ -15,6 +15,7 @@ rows again; `cascade` does not, as published.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,15 +27,28 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.cache import bytes_for_all
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import MarginLoss
+from odmlib.losses.sums import slopes_and_curvatures
 from odmlib.machines.machine import Effort, Task
 from odmlib.machines.running import TaskRun
-from odmlib.solvers.control import CONVERGED, EARLY, MAX_ITER, Control, Progress, SolverResult
+from odmlib.solvers.control import (
+    CONVERGED,
+    EARLY,
+    MAX_ITER,
+    STOPPED,
+    TIME_LIMIT,
+    Control,
+    Progress,
+    SolverResult,
+)
 from odmlib.solvers.partitions import Partitions
 from odmlib.solvers.working_set import float32_is_too_coarse, solve_working_set
 
 Floats = NDArray[np.float64]
 
 LOCAL_TOL = 1e-2  # to which partitions are solved: what is below is not theirs to know
+ACTIVE_TOL = 0.3  # part of the tolerance to which the rows at work are solved, to be right for all rows
+MOST_ROWS = 0.5  # at work: from here on all rows may be as well
+MAX_ROUNDS = 30
 LOCAL_ITERATIONS = 20  # blocks of rows per partition at most, however hard it is
 
 
@@ -49,6 +63,11 @@ class LevelProblem:
     loss: MarginLoss
     shrinking: bool
     seed: int
+
+    def restricted(self, rows: NDArray[np.int64]) -> LevelProblem:
+        kernel = self.kernel.restricted(rows)
+        parts = self.signs[rows], self.costs[rows], self.weights[rows]
+        return LevelProblem(kernel, *parts, self.loss, self.shrinking, self.seed)
 
 
 def solve_by_levels(
@@ -80,18 +99,7 @@ def solve_by_levels(
             break
     began = control.seconds()
     whole = stop_level == 0 and not (cascade and plan.levels)
-    result = solve_working_set(
-        problem.kernel,
-        problem.signs,
-        problem.costs,
-        problem.loss,
-        control if whole else _only_look(control),
-        cache_bytes=effort.cache_bytes,
-        shrinking=problem.shrinking,
-        threads=effort.threads,
-        seed=problem.seed,
-        start=duals,
-    )
+    result = (_solve_whole if whole else _look)(problem, duals, effort)
     assert result.duals is not None
     if whole:
         levels.append(
@@ -113,11 +121,88 @@ def solve_by_levels(
     return result
 
 
-def _only_look(control: Control) -> Control:
-    """Ends training before its first step: what is left is the certificate of the start."""
-    look = Control(control.tol, 0, control.time_limit)
-    look.started = control.started
-    return look
+def _solve_whole(problem: LevelProblem, duals: Floats, effort: Effort) -> SolverResult:
+    """Level 0. Where the cache does not hold all kernel rows and most rows have no part in the solution:
+    rounds of solving those that have, and of looking at all rows, which lets in those that should have."""
+    kernel, control = problem.kernel, effort.control
+    m = kernel.n_rows
+    wide = float32_is_too_coarse(kernel, problem.costs)
+    if kernel.formula.name == "precomputed" or bytes_for_all(m, wide) <= effort.cache_bytes:
+        return _solve(problem, duals, effort, control)
+    iterations = 0
+    known = _look(problem, duals, effort)
+    for rounds in range(1, MAX_ROUNDS + 1):
+        if known.status != MAX_ITER:  # converged, or out of time
+            break
+        assert known.duals is not None and known.margins is not None
+        slopes = slopes_and_curvatures(problem.loss, known.margins, problem.costs, effort.threads)[1]
+        active = np.flatnonzero((known.duals != 0) | (slopes != 0))
+        if len(active) > MOST_ROWS * m:
+            rest = _solve(problem, known.duals, effort, _ActiveControl(control, iterations, len(active), m))
+            rest.iterations += iterations
+            return rest
+        part = problem.restricted(active)
+        some = _solve(part, known.duals[active], effort, _ActiveControl(control, iterations, len(active), m))
+        iterations += some.iterations
+        if some.status in (TIME_LIMIT, STOPPED):  # no time to look at all rows: the last point that was
+            known.status = some.status
+            break
+        assert some.duals is not None
+        duals = np.zeros(m)
+        duals[active] = some.duals
+        known = _look(problem, duals, effort)
+        if known.status == MAX_ITER and some.status not in (CONVERGED, MAX_ITER):
+            known.status = some.status
+        if control.max_iter is not None and iterations >= control.max_iter:
+            break
+        known.details["rounds"] = rounds
+    known.iterations = iterations
+    return known
+
+
+def _solve(problem: LevelProblem, duals: Floats, effort: Effort, control: Control) -> SolverResult:
+    return solve_working_set(
+        problem.kernel,
+        problem.signs,
+        problem.costs,
+        problem.loss,
+        control,
+        cache_bytes=effort.cache_bytes,
+        shrinking=problem.shrinking,
+        threads=effort.threads,
+        seed=problem.seed,
+        start=duals,
+    )
+
+
+def _look(problem: LevelProblem, duals: Floats, effort: Effort) -> SolverResult:
+    """The certificate of these duals on all rows; status max_iter: not converged."""
+    look = Control(effort.control.tol, 0, effort.control.time_limit)
+    look.started = effort.control.started
+    look.out_of_time = effort.control.out_of_time  # type: ignore[method-assign]
+    return _solve(problem, duals, effort, look)
+
+
+class _ActiveControl(Control):
+    """The control of a round on some rows: a little below the tolerance, its gap not that of all rows."""
+
+    def __init__(self, control: Control, done: int, n_active: int, n_rows: int):
+        left = None if control.max_iter is None else max(0, control.max_iter - done)
+        told = None if control.callback is None else self._tell
+        whole = n_active > MOST_ROWS * n_rows
+        super().__init__(control.tol * (1 if whole else ACTIVE_TOL), left, control.time_limit, told)
+        self.started, self.control, self.done, self.whole = control.started, control, done, whole
+        self.stage = "" if whole else f"{n_active} of {n_rows} rows"
+
+    def _tell(self, progress: Progress) -> object:
+        assert self.control.callback is not None
+        gap = progress.gap if self.whole else math.inf
+        return self.control.callback(
+            dataclasses.replace(progress, iteration=self.done + progress.iteration, gap=gap, stage=self.stage)
+        )
+
+    def out_of_time(self) -> str | None:
+        return self.control.out_of_time()
 
 
 class _LevelControl(Control):

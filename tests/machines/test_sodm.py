@@ -338,3 +338,36 @@ def test_nystrom_refuses_what_it_cannot_do():
             nystrom([[0.0], [1.0]], [1, 2], **wishes)
     with pytest.raises(odmlib.ParameterError, match=r"rank \(--rank\) needs approx"):
         odmlib.train([[0.0], [1.0]], [1, 2], machine="sodm", rank=3)
+
+
+# ------------------------------------------------------------------------- level 0 with a small cache
+
+
+def test_rounds_on_active_rows_end_at_the_exact_machine(data):
+    """Little cache, few support vectors: most rows are only looked at, and the result is that of ODM."""
+    X, _ = data
+    y = np.where(X[:, 0] > 0.1, 1, -1)  # easily told apart: many rows inside the band
+    given = {"gamma": 0.1, "C": 0.3, "theta": 0.6, "cache_mb": 0.2, "tol": 1e-5}
+    exact = odmlib.train(X, y, **given)
+    told = []
+    model = odmlib.train(X, y, machine="sodm", partitions=4, callback=told.append, **given)
+    assert model.report["details"]["rounds"] >= 1
+    assert model.report["status"] == "converged" and model.report["gap"] <= 1e-5
+    assert model.report["primal"] == pytest.approx(exact.report["primal"], rel=1e-5)
+    assert model.decision_function(X) == pytest.approx(exact.decision_function(X), abs=1e-2)
+    rounds = [progress for progress in told if "rows" in progress.stage]
+    assert rounds and all(progress.gap == np.inf for progress in rounds)
+    assert f"of {len(y)} rows" in rounds[0].stage
+
+
+def test_rounds_obey_limits(data):
+    X, _ = data
+    y = np.where(X[:, 0] > 0.1, 1, -1)
+    given = {"machine": "sodm", "partitions": 4, "gamma": 0.1, "C": 0.3, "theta": 0.6, "cache_mb": 0.2}
+    with pytest.warns(odmlib.ConvergenceWarning, match="iterations"):
+        model = odmlib.train(X, y, tol=1e-9, max_iter=2, **given)
+    assert np.isfinite(model.report["gap"]) and model.report["iterations"] <= 2
+    with pytest.warns(odmlib.ConvergenceWarning, match="callback asked"):
+        model = odmlib.train(X, y, tol=1e-9, callback=lambda progress: "rows" in progress.stage, **given)
+    # the point is the last one that was seen with all rows: its certificate is true
+    assert model.report["primal"] - model.report["dual"] >= 0 and np.isfinite(model.report["gap"])
