@@ -17,13 +17,22 @@ from typing import Any
 
 from odmlib._core.threads import MAX_THREADS, resolve_threads
 from odmlib.errors import ParameterError
-from odmlib.names import BALANCES, KERNELS, MACHINES, READY_MACHINES, RELAXATIONS
+from odmlib.names import (
+    APPROXIMATIONS,
+    BALANCES,
+    KERNELS,
+    MACHINES,
+    PARTITIONERS,
+    RELAXATIONS,
+)
 from odmlib.parameters import MAX_DEGREE, PARAMETERS
 
+BLOCK_SOLVERS = ("lbfgs", "dsvrg", "cocoa")  # of sodm: solvers/distributed.py
 SOLVERS = {  # per kind of kernel
     "linear": ("auto", "newton", "dcd", "blocks", "svrg"),
     "linear with a hinge": ("auto", "dcd", "interior-point"),
     "kernel": ("auto", "working-set"),
+    "sodm linear": ("auto", "newton", "dcd", "blocks", "svrg", *BLOCK_SOLVERS),
     "kmomd linear": ("auto", "newton", "pairs"),
     "kmomd kernel": ("auto", "pairs"),
     "ssodm": ("auto", "master", "mp", "smp"),
@@ -32,6 +41,8 @@ HINGED_MACHINES = ("svm", "odml")
 KMOMD_LAMBDA = 0.1  # unless lambda or C is given
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
+MAX_LEVELS, MAX_PARTITIONS = 30, 2**30
+SODM_OPTIONS = ("partition", "partitions", "levels", "stop_level", "landmarks", "approx", "rank")
 
 
 def _option(
@@ -109,7 +120,7 @@ class TrainOptions:
         "odm",
         "-s --machine",
         "machine, number or name: 0 svm (C-SVM), 1 odml (ODM^L), 2 odm (ODM), 3 mcodm (multi-class ODM), "
-        "4 kmomd (KM-OMD), 5 ssodm (semi-supervised ODM)",
+        "4 kmomd (KM-OMD), 5 ssodm (semi-supervised ODM), 6 sodm (ODM by partitions)",
         _numbered(MACHINES, "machine"),
         "M",
     )
@@ -240,10 +251,54 @@ class TrainOptions:
         _whole,
         "N",
     )
+    partition: str = _option(
+        "stratified-class",
+        "--partition",
+        "sodm, how rows go into partitions: " + ", ".join(PARTITIONERS),
+        str,
+        "NAME",
+    )
+    partitions: int | None = _option(
+        None,
+        "--partitions",
+        "sodm: partitions at the first level (default: 2 to the power of levels, about 1000 rows each)",
+        _whole,
+        "K",
+    )
+    levels: int | None = _option(
+        None,
+        "--levels",
+        "sodm: merges from the first level to the whole problem, partitions = a whole number to this power",
+        _whole,
+        "L",
+    )
+    stop_level: int | None = _option(
+        None,
+        "--stop-level",
+        "sodm: end at this level with the average of its machines (default 0, the whole problem)",
+        _whole,
+        "L",
+    )
+    landmarks: int | None = _option(
+        None,
+        "--landmarks",
+        "sodm: rows that strata form around (default: a tenth of the rows, at most 64)",
+        _whole,
+        "S",
+    )
+    approx: str | None = _option(
+        None,
+        "--approx",
+        "sodm: nystrom, a machine over --rank landmarks only, for kernels on very many rows",
+        str,
+        "NAME",
+    )
+    rank: int | None = _option(None, "--rank", "landmarks of --approx nystrom (default 500)", _whole, "R")
     solver: str = _option(
         "auto",
         "--solver",
-        "auto; linear: newton, dcd, blocks, svrg (svm, odml: dcd, interior-point; kmomd: newton, pairs); "
+        "auto; linear: newton, dcd, blocks, svrg (sodm also, on partitions: lbfgs, dsvrg, cocoa; "
+        "svm, odml: dcd, interior-point; kmomd: newton, pairs); "
         "other kernels: working-set (kmomd: pairs); ssodm, its relaxation: master, mp (mirror prox), "
         "smp (stochastic)",
         str,
@@ -317,10 +372,6 @@ def flag_of(name: str) -> str:
 
 def _check(options: TrainOptions) -> None:
     _require(options.machine in MACHINES, options, "machine", "one of " + ", ".join(MACHINES))
-    if options.machine not in READY_MACHINES:
-        raise ParameterError(
-            f"machine {options.machine} is not part of this version yet; ready: {', '.join(READY_MACHINES)}"
-        )
     _require(options.kernel in KERNELS, options, "kernel", "one of " + ", ".join(KERNELS))
     _require_whole(options, "degree", 1, MAX_DEGREE)
     if not (isinstance(options.gamma, str) and options.gamma in ("scale", "auto")):
@@ -351,6 +402,10 @@ def _check(options: TrainOptions) -> None:
     kind, where = "linear" if options.kernel == "linear" else "kernel", f"kernel {options.kernel}"
     if kind == "linear" and options.machine in HINGED_MACHINES:
         kind, where = "linear with a hinge", f"machine {options.machine} and {where}"
+    if kind == "linear" and options.machine == "sodm":
+        kind, where = "sodm linear", f"machine sodm and {where}"
+    if options.approx is not None:
+        kind, where = "linear", f"approx {options.approx}"
     if options.machine == "kmomd":
         kind, where = f"kmomd {kind}", f"machine kmomd and {where}"
     if options.machine == "ssodm":
@@ -373,6 +428,7 @@ def _check(options: TrainOptions) -> None:
         _require_whole(options, "max_cuts", 0, 1000)
     if options.machine == "ssodm":
         _check_ssodm(options)
+    _check_partitions(options)
     for name in ("shrinking", "probability"):
         _require(getattr(options, name) in (False, True), options, name, "0 or 1")
     if options.threads is not None:
@@ -397,6 +453,56 @@ def _check_kmomd(options: TrainOptions) -> None:
         raise ParameterError(f"{what} needs lambda (--lambda) below 1: at 1 the equal SVM has C = 0")
     if share == 0 and options.solver == "newton":
         raise ParameterError("solver newton needs lambda (--lambda) above 0; the hard margin takes pairs")
+
+
+def _check_partitions(options: TrainOptions) -> None:
+    _require(options.partition in PARTITIONERS, options, "partition", "one of " + ", ".join(PARTITIONERS))
+    for name, low in (("partitions", 1), ("levels", 0), ("stop_level", 0), ("landmarks", 1), ("rank", 1)):
+        if getattr(options, name) is not None:
+            _require_whole(options, name, low, MAX_LEVELS if "level" in name else MAX_PARTITIONS)
+    if options.approx is not None:
+        _require(options.approx in APPROXIMATIONS, options, "approx", "one of " + ", ".join(APPROXIMATIONS))
+    if options.machine != "sodm":
+        for name in SODM_OPTIONS:
+            if _given(options, name):
+                raise ParameterError(
+                    f"{flag_of(name)} is for machine sodm (-s 6), found machine {options.machine}"
+                )
+    _check_approximation(options)
+    if options.kernel == "linear":
+        _check_linear_partitions(options)
+    if options.partition == "dc" and options.stop_level:
+        raise ParameterError(
+            "partition dc has no average to stop at: its machines know one cluster each; "
+            "leave stop_level (--stop-level) out"
+        )
+
+
+def _check_approximation(options: TrainOptions) -> None:
+    if options.approx is None:
+        if options.rank is not None:
+            raise ParameterError(f"{flag_of('rank')} needs approx (--approx) nystrom")
+        return
+    negative = options.kernel == "poly" and options.coef0 < 0
+    if options.kernel not in ("rbf", "poly") or negative:
+        found = "poly with coef0 (-r) below 0" if negative else options.kernel
+        raise ParameterError(f"{flag_of('approx')} nystrom is for kernels rbf and poly, found {found}")
+    for name in SODM_OPTIONS[:5]:
+        if _given(options, name):
+            raise ParameterError(f"{flag_of(name)} has no meaning with approx (--approx) nystrom")
+
+
+def _check_linear_partitions(options: TrainOptions) -> None:
+    for name in ("partition", "levels", "stop_level", "landmarks"):
+        if _given(options, name):
+            raise ParameterError(f"{flag_of(name)} has no meaning with kernel linear")
+    if options.partitions is not None and options.solver not in BLOCK_SOLVERS:
+        known = ", ".join(BLOCK_SOLVERS)
+        raise ParameterError(f"{flag_of('partitions')} with kernel linear is for the solvers {known}")
+
+
+def _given(options: TrainOptions, name: str) -> bool:
+    return getattr(options, name) != TrainOptions.__dataclass_fields__[name].default
 
 
 def _check_whole(options: TrainOptions) -> None:

@@ -60,6 +60,7 @@ MACHINE_PARAMETERS = {
     "odml": ("C", "lambda", "lambda1", "lambda2"),
     "odm": ("C", "lambda", "nu", "theta"),
     "mcodm": ("C", "lambda", "nu", "theta", "relaxation"),
+    "sodm": ("C", "lambda", "nu", "theta"),
     "kmomd": ("lambda", "threshold", "decision_scale"),
     "ssodm": ("C", "lambda1", "lambda2", "nu", "theta", "balance", "max_disagree"),
 }

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from odmlib.errors import ParameterError
-from odmlib.model.text_reader import MACHINES as READABLE_MACHINES
-from odmlib.options import KERNELS, MACHINES, READY_MACHINES, SOLVERS, TrainOptions, flag_of, option_fields
+from odmlib.options import KERNELS, MACHINES, SOLVERS, TrainOptions, flag_of, option_fields
 
 GOOD = {
     "machine": ["odm"],
@@ -34,6 +33,13 @@ GOOD = {
     "balance": ["band", "equal", 0.3, {1: 0.2, 2: 0.8}, {"a": np.float64(0.5)}],
     "max_disagree": [None, 0, 0.1, 1],
     "max_cuts": [None, 0, 1000],
+    "partition": ["stratified-class"],
+    "partitions": [None],
+    "levels": [None],
+    "stop_level": [None],
+    "landmarks": [None],
+    "approx": [None],
+    "rank": [None],
     "solver": ["auto", "working-set"],
     "threads": [None, 1, 1024],
     "seed": [0, 2**63 - 1, np.int32(7)],
@@ -47,7 +53,7 @@ GOOD = {
 NO_NUMBERS = ["1", "abc", [1], np.array([1.0]), 1j, {}]
 NOT_FINITE = [np.nan, np.inf, -np.inf]
 BAD = {
-    "machine": ["ODM", "", 2, None, "sodm"],
+    "machine": ["ODM", "", 2, None, "ssodm"],
     "kernel": ["RBF", "", 2, None, "laplace"],
     "degree": [0, -1, 101, 2.5, 2.0, None, *NO_NUMBERS, *NOT_FINITE],
     "gamma": [0, -1, "0.5", "wide", None, *NO_NUMBERS, *NOT_FINITE],
@@ -70,6 +76,13 @@ BAD = {
     "balance": ["", "Band", "fraction", "0.3", 0, 1, -0.1, {}, {1: 0}, {1: "a"}, None, *NOT_FINITE],
     "max_disagree": [-0.1, 1.1, *NO_NUMBERS, *NOT_FINITE],
     "max_cuts": [-1, 1001, 1.5, *NO_NUMBERS, *NOT_FINITE],
+    "partition": ["", "Random", None, 1],
+    "partitions": [0, -1, 1.5, 2**31, *NO_NUMBERS, *NOT_FINITE],
+    "levels": [-1, 31, 1.5, *NO_NUMBERS, *NOT_FINITE],
+    "stop_level": [-1, 31, 1.5, *NO_NUMBERS, *NOT_FINITE],
+    "landmarks": [0, -1, 1.5, 2**31, *NO_NUMBERS, *NOT_FINITE],
+    "approx": ["", "Nystrom", 1],
+    "rank": [0, -1, 1.5, 2**31, *NO_NUMBERS, *NOT_FINITE],
     "solver": ["", "newton", "dcd", "fast", None, 1],
     "threads": [0, -1, 1025, 1.5, *NO_NUMBERS, *NOT_FINITE],
     "seed": [-1, 2**63, 1.5, None, *NO_NUMBERS, *NOT_FINITE],
@@ -139,11 +152,19 @@ def test_lambda_and_c():
 
 def test_machines():
     assert MACHINES.index("odm") == 2
-    assert READY_MACHINES == READABLE_MACHINES
-    with pytest.raises(
-        ParameterError, match="machine sodm is not part of this version yet; ready: svm, odml, odm"
-    ):
-        TrainOptions(machine="sodm")
+    for machine in MACHINES:
+        assert TrainOptions(machine=machine).machine == machine
+
+
+def test_sodm_options_are_for_sodm():
+    wishes = {"partition": "random", "partitions": 4, "levels": 2, "stop_level": 1, "landmarks": 10}
+    TrainOptions(machine="sodm", **wishes)
+    approximate = {"approx": "nystrom", "rank": 7}
+    TrainOptions(machine="sodm", solver="newton", **approximate)
+    wishes |= approximate
+    for name, value in wishes.items():
+        with pytest.raises(ParameterError, match=f"{name} .* is for machine sodm"):
+            TrainOptions(**{name: value})
 
 
 def test_flags():

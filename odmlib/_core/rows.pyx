@@ -90,6 +90,19 @@ cdef class Rows:
             total += self.bias * self.bias * matrix[n * n - 1]
         return total
 
+    def dataset(self):
+        """The rows as a Dataset, without the bias column; the arrays are shared."""
+        from odmlib.data.dataset import Dataset
+
+        n_features = self.n_columns - (1 if self.bias != 0 else 0)
+        return Dataset(np.asarray(self.indptr), np.asarray(self.indices), np.asarray(self.values), n_features)
+
+    def dense(self):
+        """The rows as a matrix (n_rows x n_columns) where all are full and there is no bias column; else None."""
+        if self.bias != 0 or self.n_rows == 0 or self.n_nonzeros != self.n_rows * self.n_columns:
+            return None
+        return np.asarray(self.values).reshape(self.n_rows, self.n_columns)
+
     def squared_norms(self):
         """|x_i|^2 of every row, bias column included."""
         norms = np.empty(self.n_rows)

@@ -69,6 +69,7 @@ def describe(progress: Progress) -> str:
     gap = f"{progress.gap:.1e}" if math.isfinite(progress.gap) else "-"
     objective = f"{progress.primal:.6g}"
     task = f"task {progress.task} of {progress.tasks}  " if progress.tasks > 1 else ""
+    task += f"{progress.stage}  " if progress.stage else ""
     return f"{task}iteration {progress.iteration}  objective {objective}  gap {gap}  {progress.seconds:.1f} s"
 
 

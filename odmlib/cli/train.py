@@ -530,6 +530,12 @@ def describe_model(model: Model) -> Iterator[str]:
     )
     if notes := report.get("semi_supervised"):
         yield from describe_search(notes)
+    if approximation := report.get("approximation"):
+        yield (
+            f"Nystrom over {approximation['rank']} landmarks: "
+            f"{100 * approximation['trace_error']:.2g}% of the kernel's trace is left out; "
+            "objective and gap are those of machines over the landmarks"
+        )
     if probability := report.get("probability"):
         yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
     if shift := report["details"].get("shift"):

@@ -6,8 +6,9 @@ solved on them by the machine, and leaves its part of the decision function and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,9 @@ def fit_classes(
     options: TrainOptions,
     control: Control,
     init: Model | None,
+    prepare: Prepare | None = None,
 ) -> Fit:
-    """Train a binary machine on a problem of two or more classes."""
+    """Train a binary machine on a problem of two or more classes; `prepare`: data of its own kind."""
     problem.require_classes(options.machine)
     machine = make_machine(options, problem.total_weight)
     scheme = "binary"
@@ -70,7 +72,7 @@ def fit_classes(
         scheme = options.multiclass or machine.default_scheme(formula.name)
     start = None if init is None else Start(init, problem, scheme)
     linear = formula.name == "linear" and machine.linear_solver
-    data = (LinearData if linear else KernelData)(machine, problem, formula, scheme, start)
+    data = (prepare or (LinearData if linear else KernelData))(machine, problem, formula, scheme, start)
     memory = data.memory(control)
     n_tasks = n_outputs(scheme, len(problem.labels))
     margins = TrainingMargins(scheme, problem.rows.n_rows)
@@ -105,7 +107,7 @@ def fit_classes(
     function = data.function([outcome.part for outcome in ordered], offsets)
     sides = [outcome.sides for outcome in ordered]
     shifts = [result.details["shift"] for result in results if "shift" in result.details]
-    details = {"shift": max(shifts)} if shifts else {}
+    details = ({"shift": max(shifts)} if shifts else {}) | dict(data.details)
     extras = machine.extras(results)
     assigned = open_rows.assigned() if len(open_rows.rows) else None
     found = open_rows.complete(margins.result())
@@ -130,6 +132,8 @@ class _Memory:
 class LinearData:
     """Sparse rows, on the columns that hold values where most columns are empty."""
 
+    details: Mapping[str, Any] = MappingProxyType({})  # for the report
+
     def __init__(
         self, machine: Machine, problem: Problem, formula: KernelFormula, scheme: str, start: Start | None
     ):
@@ -153,12 +157,16 @@ class LinearData:
         rows = self.rows if task.rows is None else Rows(self.dataset.take(task.rows), self.bias)
         weights = None
         if self.start is not None:
-            weights = self.start.weights(task, self.columns, self.bias)
+            weights = self._weights_of(self.start, task)
             if weights is None:
                 margins = self.start.margins(task, self.problem.rows, effort.threads)
                 duals = self.machine.start_duals(margins, task, effort.threads)
                 weights = rows.transposed_product(task.signs * duals, effort.threads)
         return self.machine.solve_linear(rows, task, effort, weights)
+
+    def _weights_of(self, start: Start, task: Task) -> Floats | None:
+        """Those of the model to begin from, if it has weights of these columns."""
+        return start.weights(task, self.columns, self.bias)
 
     def part(self, task: Task, result: SolverResult) -> tuple[Places, Floats]:
         """Columns (the bias column last) with a weight that is not 0, and the weights."""
@@ -167,7 +175,7 @@ class LinearData:
         return used, result.weights[used]
 
     def function(self, parts: list[tuple[Places, Floats]], offsets: Floats) -> Function:
-        terms = _entries(parts, len(self.columns) + 1)
+        terms = entries(parts, len(self.columns) + 1)
         used = np.flatnonzero(np.diff(terms.indptr[:-1]))
         bias_weights = terms.take(np.array([len(self.columns)])).to_dense()[0]
         return LinearFunction(self.columns[used], terms.take(used), self.bias, bias_weights, offsets)
@@ -175,6 +183,8 @@ class LinearData:
 
 class KernelData:
     """A kernel between all rows, made positive semidefinite where it is not (one-vs-one: pair by pair)."""
+
+    details: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self, machine: Machine, problem: Problem, formula: KernelFormula, scheme: str, start: Start | None
@@ -237,7 +247,7 @@ class KernelData:
         return rows, (signs * result.duals)[support]
 
     def function(self, parts: list[tuple[Places, Floats]], offsets: Floats) -> Function:
-        terms = _entries(parts, self.problem.rows.n_rows)
+        terms = entries(parts, self.problem.rows.n_rows)
         if self.formula.name == "linear":
             return self._linear_function(terms, offsets)
         support = np.flatnonzero(np.diff(terms.indptr))
@@ -273,13 +283,16 @@ def fill_all(cache: RowCache, control: Control) -> bool:
     return True
 
 
+Prepare = Callable[[Machine, Problem, KernelFormula, str, Start | None], LinearData | KernelData]
+
+
 def _task_share(problem: Problem, scheme: str) -> float:
     """The part of the data that an average task has."""
     return 2 / len(problem.labels) if scheme == "ovo" else 1.0
 
 
-def _entries(parts: list[tuple[Places, Floats]], n_rows: int) -> Dataset:
-    """Sparse rows with a column per part."""
+def entries(parts: list[tuple[Places, Floats]], n_rows: int) -> Dataset:
+    """Sparse rows with a column per part: (places, values) of what is not 0."""
     outputs = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
     rows = np.concatenate([rows for rows, _ in parts])
     return from_entries(rows, outputs, np.concatenate([values for _, values in parts]), (n_rows, len(parts)))

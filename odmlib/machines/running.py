@@ -39,7 +39,7 @@ class TaskControl(Control):
         return self.run.tell(dataclasses.replace(progress, task=self.number, tasks=self.run.n_tasks))
 
     def out_of_time(self) -> str | None:
-        return self.run.ended or super().out_of_time()
+        return self.run.ended or self.run.control.out_of_time()
 
 
 class TaskRun:

@@ -23,6 +23,7 @@ from odmlib.machines.kmomd import KmOmd
 from odmlib.machines.mcodm import fit_mcodm
 from odmlib.machines.odm import Odm
 from odmlib.machines.odml import Odml
+from odmlib.machines.sodm import fit_sodm
 from odmlib.machines.ssodm import fallback_message, fit_ssodm
 from odmlib.machines.svm import Svm
 from odmlib.model.model import Model
@@ -40,6 +41,7 @@ FITTERS: dict[str, Fitter] = {
     "mcodm": fit_mcodm,
     "kmomd": partial(fit_classes, KmOmd),
     "ssodm": fit_ssodm,
+    "sodm": fit_sodm,
 }
 
 
@@ -123,6 +125,7 @@ def convergence_message(report: dict[str, Any], tol: float) -> str:
     tasks = report.get("tasks", [])
     limit = f"limit of {report['iterations']} iterations" if not tasks else "limit of iterations"
     reason = {
+        "early": _early(report),
         "max_iter": f"the {limit} was reached",
         "time_limit": "the time limit was reached",
         "stopped": "the callback asked to stop",
@@ -140,6 +143,16 @@ def convergence_message(report: dict[str, Any], tol: float) -> str:
     return (
         f"not converged: {reason} with a relative duality gap of {report['gap']:.2g} (wanted {tol:g}){advice}"
     )
+
+
+def _early(report: dict[str, Any]) -> str:
+    levels: list[dict[str, Any]] = report.get("levels") or next(
+        (task["levels"] for task in report.get("tasks", ())), []
+    )
+    level = levels[-1]["level"] if levels else 0
+    if level == 0:
+        return "cascade does not look again at rows it left out,"
+    return f"training ended at level {level}, as asked,"
 
 
 def make_settings(options: dict[str, Any]) -> TrainOptions:
@@ -192,6 +205,11 @@ def _report(
         "details": results[0].details if len(results) == 1 else fit.details | fit.extras,
     }
     report |= fit.notes
+    if "approximation" in fit.details:
+        report["approximation"] = fit.details["approximation"]
+    levels = [result.details.pop("levels", None) for result in results]
+    if len(results) == 1 and levels[0]:
+        report["levels"] = levels[0]
     if len(results) > 1:
         report["tasks"] = [
             {
@@ -202,7 +220,8 @@ def _report(
                 "gap": result.gap,
                 "support_vectors": result.details.get("support_vectors"),
             }
-            for sides, result in zip(fit.sides, results, strict=True)
+            | ({"levels": own} if own else {})
+            for sides, result, own in zip(fit.sides, results, levels, strict=True)
         ]
     return report
 

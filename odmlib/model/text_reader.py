@@ -27,10 +27,9 @@ from odmlib.model.functions import (
 )
 from odmlib.model.model import Model
 from odmlib.model.schemes import n_outputs
-from odmlib.names import CONVERTED, KERNELS, QUANTILES, READY_MACHINES, SCHEMES, STATUSES
+from odmlib.names import CONVERTED, KERNELS, MACHINES, QUANTILES, SCHEMES, STATUSES
 from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
 
-MACHINES = READY_MACHINES  # those whose models this version reads
 MAX_HEADER_BYTES = 1 << 24
 FREE_OUTPUTS = 1 << 20  # more outputs than this must be backed by as many bytes of the file
 

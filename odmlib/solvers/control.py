@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from odmlib.names import STATUSES
 
 # STOPPED: by the callback; STALLED: no progress possible in the arithmetic at hand
-CONVERGED, MAX_ITER, TIME_LIMIT, STOPPED, STALLED = STATUSES
+CONVERGED, EARLY, MAX_ITER, TIME_LIMIT, STOPPED, STALLED = STATUSES
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Progress:
     seconds: float  #: since training began
     task: int = 1  #: with more than two classes: which of the tasks, counted from 1
     tasks: int = 1  #: how many there are
+    stage: str = ""  #: of training by levels: which part of which level
 
 
 @dataclass

@@ -29,6 +29,15 @@ struct odm_factor_job {
     int64_t width;
 };
 
+struct odm_forward_job {
+    const double *factor;  // L: n x n, its lower triangle
+    const double *right;   // B: n x n_columns
+    int64_t n, n_columns;
+    double *work;          // n * ODM_FORWARD_COLUMNS numbers for every chunk
+    double *out;           // (L^-1 B)': n_columns x n
+};
+
+static const int64_t ODM_FORWARD_COLUMNS = 32;  // per unit of threaded work: their sums stay in registers
 static const int64_t ODM_FACTOR_ROWS = 32;  // rows per unit of threaded work
 
 // Not a multiple of a large power of two: such rows would fall on the same lines of the cache.
@@ -58,6 +67,21 @@ static inline void odm_add_multiple(int64_t n, double factor, const double *x, d
 static inline int64_t odm_cholesky(double *matrix, int64_t n, int64_t stride, double *work, int n_threads) noexcept
 {
     return ODM_CALL(cholesky, matrix, n, stride, work, n_threads);
+}
+
+// matrix[i][j] -= sum_k rows[k][i] rows[k][j] for j <= i < n (what is above may be overwritten). A row has n numbers and
+// room for odm_factor_line(n).
+static inline void odm_subtract_products(double *matrix, int64_t n, const double *rows, int64_t n_rows,
+                                         int n_threads) noexcept
+{
+    odm_factor_job job = {matrix, n, n, 0, rows, n_rows};
+    odm_parallel_for((n + ODM_FACTOR_ROWS - 1) / ODM_FACTOR_ROWS, n_threads, ODM_CHOOSE(update_rest), &job);
+}
+
+static inline void odm_forward(odm_forward_job *job, int n_threads) noexcept
+{
+    odm_parallel_for((job->n_columns + ODM_FORWARD_COLUMNS - 1) / ODM_FORWARD_COLUMNS, n_threads,
+                     ODM_CHOOSE(forward), job);
 }
 
 // x = A^-1 x from the factor.

@@ -107,6 +107,30 @@ LOOP int64_t ODM_NAME(cholesky)(double *matrix, int64_t n, int64_t stride, doubl
     return 0;
 }
 
+// out' = L^-1 B for a chunk of the columns of B, one row after the other.
+LOOP void ODM_NAME(forward)(void *context, int64_t chunk)
+{
+    const odm_forward_job &job = *static_cast<const odm_forward_job *>(context);
+    const int64_t first = chunk * ODM_FORWARD_COLUMNS, left = job.n_columns - first;
+    const int64_t width = left < ODM_FORWARD_COLUMNS ? left : ODM_FORWARD_COLUMNS;
+    double *solved = job.work + chunk * job.n * ODM_FORWARD_COLUMNS;
+    double sums[ODM_FORWARD_COLUMNS];
+    for (int64_t s = 0; s < job.n; ++s) {
+        const double *line = job.factor + s * job.n;
+        for (int64_t j = 0; j < ODM_FORWARD_COLUMNS; ++j)
+            sums[j] = j < width ? job.right[s * job.n_columns + first + j] : 0.0;
+        for (int64_t t = 0; t < s; ++t) {
+            const double factor = line[t];
+            const double *__restrict y = solved + t * ODM_FORWARD_COLUMNS;
+            for (int64_t j = 0; j < ODM_FORWARD_COLUMNS; ++j) sums[j] -= factor * y[j];
+        }
+        for (int64_t j = 0; j < ODM_FORWARD_COLUMNS; ++j)
+            solved[s * ODM_FORWARD_COLUMNS + j] = sums[j] / line[s];
+    }
+    for (int64_t j = 0; j < width; ++j)
+        for (int64_t s = 0; s < job.n; ++s) job.out[(first + j) * job.n + s] = solved[s * ODM_FORWARD_COLUMNS + j];
+}
+
 LOOP void ODM_NAME(solve)(const double *factor, int64_t n, int64_t stride, double *x)
 {
     for (int64_t i = 0; i < n; ++i) {

@@ -259,7 +259,7 @@ def test_numbers_must_be_numbers(key):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("machine", "sodm"),
+        ("machine", "ssodm"),
         ("machine", "2"),
         ("kernel", "laplace"),
         ("kernel", "linear"),
