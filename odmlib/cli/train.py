@@ -231,7 +231,7 @@ def check_files(arguments: argparse.Namespace) -> None:
             raise UsageError("name a model file when the training set comes from standard input")
         arguments.model_file = os.path.basename(arguments.training_set_file) + ".model"
     if outputs(arguments).count("-") > 1:
-        raise UsageError("only one of the model, the reports and the margins can go to standard output")
+        raise UsageError("only one of the model, the report and the margins can go to standard output")
     refuse_overwriting(arguments.model_file, inputs[:2])  # --init may name the model to go on with
 
 

@@ -25,8 +25,8 @@ def choose_rows(y: Any, size: int, method: str = "stratified", seed: int = 0) ->
 
     stratified: classes keep their parts of the rows, rounded; each has at least one row where `size` allows.
 
-    >>> choose_rows([1, 1, 1, 1, -1, -1], 3).sum()
-    np.int64(3)
+    >>> int(choose_rows([1, 1, 1, 1, -1, -1], 3).sum())
+    3
     """
     labels = np.asarray(y)
     n = len(labels)

@@ -190,7 +190,14 @@ def test_shell_pipeline():
 def test_launchers():
     root = Path(__file__).parent.parent.parent
     Path("d").write_text(toy())
-    for name, words in (("odm-train", ["-q", "-t", "0", "d", "m"]), ("odm-predict", ["-q", "d", "m", "out"])):
+    for name, words in (
+        ("odm-train", ["-q", "-t", "0", "d", "m"]),
+        ("odm-predict", ["-q", "d", "m", "out"]),
+        ("odm-check", ["-q", "d"]),
+        ("odm-subset", ["-q", "d", "10", "few"]),
+        ("odm-convert", ["-q", "m", "their"]),
+        ("odm-plot", ["margins", "d", "m"]),
+    ):
         launcher = root / "bin" / name
         result = subprocess.run(
             [command("train")[0], launcher, *words],

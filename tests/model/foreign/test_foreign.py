@@ -209,6 +209,13 @@ def test_every_truncation_is_refused(text):
 
 
 @pytest.mark.parametrize("text", [LIBSVM, LIBSVM_MANY, LIBLINEAR])
+def test_line_ends_of_other_systems(text):
+    one, other = (load_foreign_model(lines, features=6) for lines in (text, text.replace(b"\n", b"\r\n")))
+    X = odmlib.Dataset.from_any(ROWS)
+    np.testing.assert_array_equal(one.function.scores(X, 1), other.function.scores(X, 1))
+
+
+@pytest.mark.parametrize("text", [LIBSVM, LIBSVM_MANY, LIBLINEAR])
 def test_every_key_is_needed_and_known_once(text):
     header = text[: re.search(rb"^(SV|w)\n", text, re.M).start()]
     for line in header.splitlines(keepends=True):
