@@ -21,7 +21,12 @@ MAX_FEATURES = 2**31 - 1
 
 
 class Dataset:
-    """Rows of numbers in CSR form.
+    """Rows of numbers in CSR form, never changed once made.
+
+    indptr      where each row begins in the other two arrays, and where the last one ends (int64)
+    indices     columns of the stored values, from 0, ascending within a row (int32)
+    values      the stored values, all finite (float64)
+    n_features  number of columns
 
     >>> from odmlib.data.dataset import Dataset
     >>> rows = Dataset.from_any([[1.0, 0.0], [0.0, 2.0]])
@@ -46,14 +51,17 @@ class Dataset:
 
     @property
     def n_rows(self) -> int:
+        """Number of rows."""
         return len(self.indptr) - 1
 
     @property
     def n_nonzeros(self) -> int:
+        """Number of stored values."""
         return len(self.values)
 
     @property
     def shape(self) -> tuple[int, int]:
+        """(rows, columns)"""
         return self.n_rows, self.n_features
 
     def __repr__(self) -> str:
@@ -135,6 +143,7 @@ class Dataset:
         return self.values.reshape(self.shape) if full else self.to_dense()
 
     def to_dense(self) -> NDArray[np.float64]:
+        """The same rows as a numpy matrix."""
         dense = np.zeros(self.shape)
         dense[self.row_of_each(), self.indices] = self.values
         return dense

@@ -50,10 +50,12 @@ class Model:
 
     @property
     def n_classes(self) -> int:
+        """Number of labels."""
         return len(self.labels)
 
     @property
     def n_outputs(self) -> int:
+        """Number of decision values per row: 1 (scheme binary), one per class, or one per pair of them."""
         return self.function.n_outputs
 
     def decision_function(self, X: Any, threads: int | None = None) -> Floats:
@@ -107,6 +109,7 @@ class Model:
         return class_probabilities(self.scheme, scores, slopes, offsets, places, self.n_classes)
 
     def require_probabilities(self) -> None:
+        """Raise ParameterError unless the model was trained with probability=True."""
         if "probability_slopes" not in self.extras:
             raise ParameterError(
                 "the model holds no probabilities; train it with odm-train -b 1 (in Python: probability=True)"

@@ -166,7 +166,10 @@ def _one_column(values: Any) -> Dataset:
 
 
 def load_model(source: Source) -> Model:
-    """Read a model file: a path, `-` for standard input, an open file, or bytes."""
+    """Read a model file: a path, `-` for standard input, an open file, or bytes; packed or not.
+
+    Everything in the file is checked before it is believed; a fault raises ModelFormatError with its place.
+    """
     text = bytearray()
     try:
         with open_input(source) as stream:
