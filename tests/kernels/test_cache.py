@@ -171,3 +171,18 @@ def test_bytes_for_all_rows_are_just_enough(n, wide):
     assert RowCache(kernel, bytes_for_all(n, wide), wide).capacity == n
     if n > 2:
         assert RowCache(kernel, bytes_for_all(n, wide) - 1, wide).capacity == n - 1
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_part_of_a_frozen_cache(kernel, wide):
+    cache = RowCache(kernel, bytes_for_all(M, wide), wide)
+    with pytest.raises(ParameterError, match="only a frozen cache"):
+        cache.restricted([1, 2])
+    cache.fill(np.arange(M))
+    cache.freeze()
+    rows = np.array([3, 4, 77, 150, 199])
+    part = cache.restricted(rows)
+    assert part.frozen and part.wide == wide and part.n_columns == part.kernel.n_rows == 5
+    assert (part.rows([4, 0, 2]) == cache.rows(rows[[4, 0, 2]])[:, rows]).all()
+    assert part.kernel.diagonal().tolist() == kernel.diagonal()[rows].tolist()
+    assert part.misses == 0

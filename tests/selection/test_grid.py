@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -295,3 +297,13 @@ def test_paths_report_unfinished_trainings():
 
 def test_public_name():
     assert odmlib.grid_search is grid_search
+
+
+def test_the_manual_runs(tmp_path, monkeypatch):
+    root = Path(__file__).resolve().parents[2]
+    (tmp_path / "data").symlink_to(root / "data")
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```python\n(.*?)```", (root / "docs" / "grid.md").read_text(), flags=re.DOTALL)
+    names: dict = {}
+    exec(compile(block, "grid.md", "exec"), names)
+    assert len(names["rates"]) == 9 and names["model"].report["status"] == "converged"

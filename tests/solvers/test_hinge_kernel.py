@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 
 from odmlib.data.dataset import Dataset
+from odmlib.errors import ParameterError
+from odmlib.kernels.cache import RowCache
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
-from odmlib.losses.loss import HingeLoss, MeanVarianceLoss
+from odmlib.losses.loss import BandLoss, HingeLoss, MeanVarianceLoss
+from odmlib.losses.sums import value_and_gap
 from odmlib.solvers import working_set
 from odmlib.solvers.centre import MovingCentre
 from odmlib.solvers.control import Control
 from odmlib.solvers.hinged import first_duals, moving_centre
-from odmlib.solvers.working_set import solve_working_set
+from odmlib.solvers.working_set import best_multiple_of, solve_working_set
 from tests.reference_hinge import box_programme, paper_form
 from tests.solvers.test_working_set import MEGABYTE, noisy_circles, precomputed, random_problem
 
@@ -203,3 +206,65 @@ def test_same_bytes_for_every_thread_count():
             for t in (1, 3)
         ]
         assert results[0].duals.tobytes() == results[1].duals.tobytes()
+
+
+def frozen_cache(kernel, wide=False):
+    cache = RowCache(kernel, 100 * MEGABYTE, wide)
+    cache.fill(np.arange(kernel.n_rows))
+    cache.freeze()
+    return cache
+
+
+@pytest.mark.parametrize("loss", [HingeLoss(), BandLoss(0.2, 0.5)], ids=["svm", "odm"])
+def test_the_best_multiple_of_another_solution(loss):
+    K, y = random_problem(3, m=50)
+    costs = np.ones(50)
+    last = solve_working_set(precomputed(K), y, costs, loss, Control(1e-8), cache_bytes=MEGABYTE)
+
+    def dual_value(t):
+        losses, gap = value_and_gap(loss, t * last.duals, np.zeros(50), 4 * costs)
+        return -0.5 * t * t * float(last.duals @ last.margins) - (gap - losses)
+
+    t = best_multiple_of(last.duals, last.margins, 4 * costs, loss)
+    values = [dual_value(s * t) for s in (0.8, 0.99, 1 - 1e-12, 1.01, 1.2)]
+    assert t > 0 and max(values) == values[2]
+    assert best_multiple_of(np.zeros(50), np.zeros(50), costs, loss) == 0.0
+
+
+@pytest.mark.parametrize("loss", [HingeLoss(), BandLoss(0.2, 0.5)], ids=["svm", "odm"])
+def test_a_start_with_known_scores_is_the_same_start(loss):
+    K, y = random_problem(4, m=300)
+    kernel = precomputed(K)
+    costs, start = np.full(300, 5.0), np.random.default_rng(0).random(300)
+    results = [
+        solve_working_set(
+            kernel,
+            y,
+            costs,
+            loss,
+            Control(1e-10),
+            cache_bytes=0,
+            cache=frozen_cache(kernel),
+            start=start,
+            **known,
+        )
+        for known in ({}, {"start_scores": K @ (y * start)})
+    ]
+    assert results[0].status == results[1].status == "converged"
+    assert results[0].primal == pytest.approx(results[1].primal, rel=1e-9)
+    plain = solve_working_set(kernel, y, costs, loss, Control(1e-10), cache_bytes=100 * MEGABYTE)
+    assert plain.primal == pytest.approx(results[0].primal, rel=1e-9)
+    with pytest.raises(ParameterError, match="start_scores must hold one number for each"):
+        solve_working_set(
+            kernel, y, costs, loss, Control(), cache_bytes=MEGABYTE, start=start, start_scores=np.zeros(3)
+        )
+
+
+def test_a_shared_cache_may_be_wider_than_needed():
+    K, y = random_problem(5, m=100)
+    kernel = precomputed(K)
+    cache = frozen_cache(kernel, wide=True)
+    result = solve_svm(kernel, y, 1.0, cache=cache, cache_bytes=0)
+    assert result.details["float64"] and result.status == "converged"
+    odml = solve_odml(kernel, y, 3.0, 2.0, 1.0, cache=cache)
+    assert odml.primal == pytest.approx(solve_odml(kernel, y, 3.0, 2.0, 1.0).primal, rel=1e-8)
