@@ -94,7 +94,10 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         )
 
         def __init__(self: Any, *values: Any, **named: Any) -> None:
-            bound = signature.bind(self, *values, **named)
+            try:
+                bound = signature.bind(self, *values, **named)
+            except TypeError as error:
+                raise TypeError(f"{cls.__name__}() {error}") from None
             bound.apply_defaults()
             for name in parameters:
                 setattr(self, name, bound.arguments[name])
