@@ -54,6 +54,7 @@ def test_sparse_pandas_frames_stay_sparse():
     dense = np.array([[0.0, 2, 0], [3, 0, 0], [0, 0, 0]])
     frame = pandas.DataFrame({j: pandas.arrays.SparseArray(dense[:, j], fill_value=0.0) for j in range(3)})
     rows = Dataset.from_any(frame)
+    assert Dataset.from_any(pandas.DataFrame(dense, columns=["sparse", "b", "c"])).n_nonzeros == 2
     assert rows.n_nonzeros == 2
     assert rows.to_dense().tolist() == dense.tolist()
 

@@ -75,7 +75,7 @@ class Dataset:
         """Convert a Dataset, a scipy.sparse matrix or array, a frame, or what numpy takes as a matrix."""
         if isinstance(X, Dataset):
             return X
-        if hasattr(X, "dtypes") and hasattr(X, "sparse"):  # a pandas frame of sparse columns
+        if hasattr(getattr(X, "sparse", None), "to_coo"):  # a pandas frame of sparse columns
             X = X.sparse.to_coo()
         if hasattr(X, "tocsr"):
             return cls._from_sparse(X, name)

@@ -94,7 +94,10 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         )
 
         def __init__(self: Any, *values: Any, **named: Any) -> None:
-            bound = signature.bind(self, *values, **named)
+            try:
+                bound = signature.bind(self, *values, **named)
+            except TypeError as error:
+                raise TypeError(f"{cls.__name__}() {error}") from None
             bound.apply_defaults()
             for name in parameters:
                 setattr(self, name, bound.arguments[name])
@@ -114,7 +117,7 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         previous = self.__dict__.get("model_") if self.warm_start else None
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.classes_, codes = self._encode(y)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"y holds one class only ({show_labels(self.classes_)}); at least two classes are needed"
@@ -263,14 +266,20 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             return 0
         return int(check_random_state(self.random_state).randint(LARGEST_SEED))
 
+    def _encode(self, y: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
+        """The sorted classes and the position of each row's; a semi-supervised machine gives -1 for none."""
+        classes, codes = np.unique(y, return_inverse=True)
+        return classes, codes.astype(np.int64)
+
     def _problem(self, rows: Dataset, codes: NDArray[np.int64], sample_weight: Any) -> Problem:
         weights = check_sample_weights(sample_weight, rows.n_rows)
-        labels, codes = self.classes_, codes.astype(np.int64)
+        labels, known = self.classes_, codes >= 0
         if len(labels) == 2:  # odmlib's positive class is the first
-            labels, codes = labels[::-1].copy(), 1 - codes
+            labels, codes = labels[::-1].copy(), np.where(known, 1 - codes, codes)
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            totals = np.bincount(codes[known], weights[known], minlength=len(labels))
             with np.errstate(divide="ignore"):  # a class without weight is refused by the machine
-                per_class = weights.sum() / (len(labels) * np.bincount(codes, weights))
+                per_class = totals.sum() / (len(labels) * totals)
         else:
             per_class = class_weights(self.class_weight, labels, codes)
         return Problem(rows, codes, labels, weights, np.where(np.isfinite(per_class), per_class, 1.0))

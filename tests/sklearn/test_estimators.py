@@ -231,7 +231,7 @@ def test_parameters_are_odmlibs():
         for option in option_fields():
             if option.name in make().get_params() and option.name not in (*OWN_PARAMETERS, "lambda_"):
                 assert make().get_params()[option.name] == option.default
-    with pytest.raises(TypeError, match="unexpected keyword argument 'kernal'"):
+    with pytest.raises(TypeError, match=r"ODMClassifier\(\) got an unexpected keyword argument 'kernal'"):
         ODMClassifier(kernal="rbf")
     assert repr(ODMClassifier(C=3)) == "ODMClassifier(C=3)"
 
