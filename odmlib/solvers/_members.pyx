@@ -208,6 +208,7 @@ cdef class KernelMembers(Members):
     cdef double[:, ::1] parts             # members x rows
     cdef double[:, ::1] local_kernel
     cdef double[::1] local_margins, local_change, factors
+    cdef index_t[::1] used
     cdef void **pointers
     cdef readonly index_t block_rows
     cdef readonly object mix
@@ -227,6 +228,7 @@ cdef class KernelMembers(Members):
         self._begin(loss, costs, cache.kernel.diagonal(), duals, labels, shares, seed, threads)
         self.local_kernel = np.zeros((self.block_rows, self.block_rows))
         self.local_margins, self.local_change, self.factors = np.zeros((3, self.block_rows))
+        self.used = np.zeros(self.block_rows, dtype=np.int64)
         self.mix, self.delta = np.zeros(self.n_rows), np.zeros((self.n_members, self.n_rows))
         self.F, self.parts = self.mix, self.delta
 
@@ -308,21 +310,23 @@ cdef class KernelMembers(Members):
                     self.local_kernel[r, c] = agreement * (<float *>self.pointers[r])[j]
 
     cdef void spread(self, const index_t[::1] rows, index_t n) noexcept nogil:
-        """Add what `local_change` means to all products; the rows' kernel rows are at hand."""
-        cdef index_t r, k
-        cdef bint any_disputed = False
+        """Add what `local_change` means to all products; the rows' kernel rows are at hand, and no longer after."""
+        cdef index_t r, k, n_used = 0
         cdef const void **held = <const void **>self.pointers
         for r in range(n):
             self.factors[r] = self.local_change[r] * self.ybar[rows[r]]
-            if self.disputed[rows[r]]:
-                any_disputed = True
         odm_add_rows(held, self.cache.wide, &self.factors[0], n, self.n_rows, &self.F[0], self.threads)
-        if not any_disputed:
+        for r in range(n):                # the others have no part in delta
+            if self.disputed[rows[r]] and self.local_change[r] != 0:
+                self.pointers[n_used] = self.pointers[r]
+                self.used[n_used] = r
+                n_used += 1
+        if n_used == 0:
             return
         for k in range(self.n_members):
-            for r in range(n):
-                self.factors[r] = self.local_change[r] * self.Y[rows[r], k] if self.disputed[rows[r]] else 0
-            odm_add_rows(held, self.cache.wide, &self.factors[0], n, self.n_rows, &self.parts[k, 0], self.threads)
+            for r in range(n_used):
+                self.factors[r] = self.local_change[self.used[r]] * self.Y[rows[self.used[r]], k]
+            odm_add_rows(held, self.cache.wide, &self.factors[0], n_used, self.n_rows, &self.parts[k, 0], self.threads)
 
     def squares(self):
         """q_k = (a o Y_k)' K (a o Y_k) of every member."""
