@@ -31,6 +31,7 @@ cdef extern from "joint.h" nogil:
         double *beta
         double *references
         int32_t *others
+        int32_t *wanted
         double *scores
         double *change
         int32_t *changed
@@ -55,8 +56,8 @@ cdef extern from "joint.h" nogil:
 cdef class JointMultipliers:
     cdef odm_joint s
     cdef readonly index_t n_rows, n_classes, padded
-    # arrays that Python sees: beta, q, M, and of the last measurement
-    cdef readonly object beta, others, references, margins, best_wrong, best_scores
+    # arrays that Python sees: beta, q, the next q, M, and of the last measurement
+    cdef readonly object beta, others, wanted, references, margins, best_wrong, best_scores
     cdef object kept                    # arrays that only the struct points to
 
 

@@ -38,6 +38,7 @@ cdef class JointMultipliers:
         assert len(codes) == self.n_rows and n_classes >= 2
         assert self.n_rows == 0 or 0 <= codes.min() <= codes.max() < n_classes
         self.others = np.where(codes == 0, 1, 0).astype(np.int32)
+        self.wanted = self.others.copy()
         with np.errstate(divide="ignore"):
             h = 0.5 / np.ascontiguousarray(costs, dtype=np.float64)
         curvatures = data.squared_norms() if hasattr(data, "squared_norms") else data.diagonal()
@@ -58,6 +59,8 @@ cdef class JointMultipliers:
             s.labels = &numbers[0]
             numbers = self.others
             s.others = &numbers[0]
+            numbers = self.wanted
+            s.wanted = &numbers[0]
             constants = h
             s.h = &constants[0]
             constants = curvatures
@@ -164,25 +167,18 @@ cdef class JointState(JointMultipliers):
                 odm_row_duals(self.s, i, v)
                 odm_joint_add(&self.s, i, v, self.s.w)
 
-    def reassign(self, bint move=True):
-        """q_i (frozen: M_i) from the last measurement; w follows the moved beta unless `move` is False."""
-        cdef index_t i
-        cdef const int32_t[::1] best = self.best_wrong
-        cdef double *v = self.s.change
+    def reassign(self, bint at_once=False):
+        """q_i (frozen: M_i) from the last measurement; no weight moves.
+
+        A row with beta_i > 0 takes its new q_i when it is visited: moved all together, the beta would throw w far
+        off. `at_once` is for weights that are not made of the multipliers.
+        """
         if self.s.frozen:
             self.references[:] = self.best_scores
-            self.visit_all()
-            return
-        with nogil:
-            for i in range(self.n_rows):
-                if best[i] == self.s.others[i]:
-                    continue
-                if move and self.s.beta[i] != 0:
-                    memset(v, 0, self.padded * sizeof(double))
-                    v[self.s.others[i]] -= self.s.beta[i]
-                    v[best[i]] += self.s.beta[i]
-                    odm_joint_add(&self.s, i, v, self.s.w)
-                self.s.others[i] = best[i]
+        else:
+            self.wanted[:] = self.best_wrong
+            now = slice(None) if at_once else self.beta == 0
+            self.others[now] = self.wanted[now]
         self.visit_all()
 
     def visit_all(self):

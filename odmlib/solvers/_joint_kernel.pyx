@@ -148,17 +148,3 @@ cdef class JointKernel(JointMultipliers):
             for p in range(n_changed):
                 l = self.s.changed[p]
                 self.local_scores[c, l] += self.local_kernel[r, c] * self.s.change[l]
-
-    def add(self, const index_t[::1] rows, const double[:, ::1] changes):
-        """scores += K[:, rows] changes, at most block_rows rows."""
-        cdef index_t n = rows.shape[0], l, r
-        cdef double[::1] factors = np.zeros(n)
-        if n == 0:
-            return
-        with nogil:
-            self.cache.fetch(&rows[0], n, self.pointers)
-            for l in range(self.n_classes):
-                for r in range(n):
-                    factors[r] = changes[r, l]
-                odm_add_rows(<const void **>self.pointers, self.cache.wide, &factors[0], n, self.n_rows, &self.F[l, 0],
-                             self.threads)

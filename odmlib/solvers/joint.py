@@ -143,7 +143,7 @@ def solve_joint(
     if start is not None and fits and solver != "dcd":
         state.weights[:, :n_classes] = start
         run.measure()
-        state.reassign(move=False)
+        state.reassign(at_once=True)
     else:
         patience = {"dcd": MAX_EPOCHS, "newton": WARM_UP_EPOCHS}.get(solver, PATIENCE[explicit])
         status = _ascend(run, MAX_EPOCHS if not fits else patience, nu > 0, shrinking)
@@ -244,7 +244,7 @@ def _proximal_steps(run: _Run, newton: ProximalNewton) -> str:
         if status is not None:
             return status
         if verdict == "reassign":
-            run.state.reassign(move=False)
+            run.state.reassign(at_once=True)
         elif run.now.gap > 0.5 * before:
             # where classes tie the primal value feels errors of w at first order, psi only at second
             precision = max(LEAST_PRECISION, 0.01 * precision)

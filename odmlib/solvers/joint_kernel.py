@@ -129,23 +129,18 @@ def _blocks(rows: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
 
 
 def _reassign(state: JointKernel, control: Control) -> str | None:
-    """q (or M) of the last measurement; scores follow the moved beta. A status when the time is over."""
+    """q (or M) of the last measurement; rows with beta are solved with theirs. A status when the time is over."""
     if state.frozen:
         state.references[:] = state.best_scores
         return None
-    changed = np.flatnonzero(state.best_wrong != state.others)
-    moving = changed[state.beta[changed] > 0]
-    for rows in _blocks(moving, state.block_rows):
-        changes = np.zeros((len(rows), state.n_classes))
-        places = np.arange(len(rows))
-        changes[places, state.others[rows]] -= state.beta[rows]
-        changes[places, state.best_wrong[rows]] += state.beta[rows]
-        state.add(rows, changes)
-        state.others[rows] = state.best_wrong[rows]
+    state.wanted[:] = state.best_wrong
+    moving = (state.wanted != state.others) & (state.beta > 0)
+    state.others[~moving] = state.wanted[~moving]
+    for rows in _blocks(np.flatnonzero(moving), state.block_rows):
+        state.solve(rows, True)
         status = control.out_of_time()
         if status is not None:
             return status
-    state.others[changed] = state.best_wrong[changed]
     return None
 
 
