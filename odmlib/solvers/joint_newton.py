@@ -156,7 +156,7 @@ class ProximalNewton:
         return step
 
     def _preconditioner(self) -> Callable[[Floats], Floats]:
-        """Something like the Hessian's inverse: that of its diagonal blocks where they fit, else of its diagonal.
+        """Something like the Hessian's inverse: of its diagonal blocks where they fit, else of its diagonal.
 
         The blocks do not know that the Hessian is the identity where all classes move together (majorise),
         so that part of a residual passes as it is.
