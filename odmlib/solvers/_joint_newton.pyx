@@ -140,7 +140,7 @@ cdef class ProximalRows:
             for n in range((job.s.n_rows + stride - 1) // stride):
                 i = n * stride
                 zeta = job.zeta + i * job.s.padded
-                if bends(&job, i, l, &bend):
+                if bends(&job, i, l) and odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
                     odm_add_square(job.s[0], i, stride * odm_bend_at(bend, l, zeta[l] > 0, l, zeta[l] > 0), True,
                                    &out[0, 0], d)
         return matrix
@@ -148,12 +148,13 @@ cdef class ProximalRows:
     def hessian(self):
         """sum_i J_i (x) x_i x_i', class-major, lower triangle only."""
         cdef index_t n = self.state.n_columns * self.state.n_classes
+        cdef index_t n_groups = min(self.threads, self.state.n_classes)
         matrix = np.zeros((n, n))
         cdef double[:, ::1] out = matrix
         cdef Job job = self.job()
-        job.out = &out[0, 0]
+        job.out, job.n_out = &out[0, 0], n_groups
         with nogil:
-            parallel_for(self.state.n_classes, self.threads, hessian_of_class, &job)
+            parallel_for(n_groups, self.threads, hessian_of_classes, &job)
         return matrix
 
 
@@ -231,18 +232,22 @@ cdef void diagonal_chunk(void *context, index_t chunk) noexcept nogil:
                     out[(job.s.n_columns - 1) * padded + l] += job.s.bias * job.s.bias * d[l]
 
 
-cdef bint bends(const Job *job, index_t i, index_t l, odm_bend *bend) noexcept nogil:
-    """J of row i; False if its line l is 0."""
-    if not (job.zeta[i * job.s.padded + l] > 0 or job.s.labels[i] == l
-            or (job.beta[i] > 0 and job.s.others[i] == l)):
-        return False
-    return odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], bend)
+cdef bint bends(const Job *job, index_t i, index_t l) noexcept nogil:
+    """Whether line l of J_i may be other than 0."""
+    return (job.zeta[i * job.s.padded + l] > 0 or job.s.labels[i] == l
+            or (job.beta[i] > 0 and job.s.others[i] == l))
 
 
-cdef void hessian_of_class(void *context, index_t l) noexcept nogil:
+cdef void hessian_of_classes(void *context, index_t group) noexcept nogil:
+    """The blocks of every n_out-th class. Rows come in the same order however the classes are shared."""
     cdef Job *job = <Job *>context
-    cdef index_t i
+    cdef index_t i, l, padded = job.s.padded
     cdef odm_bend bend
     for i in range(job.s.n_rows):
-        if bends(job, i, l, &bend):
-            odm_add_bend(job.s[0], i, bend, job.zeta + i * job.s.padded, l, job.out)
+        if not odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
+            continue
+        l = group
+        while l < job.s.n_classes:
+            if bends(job, i, l):
+                odm_add_bend(job.s[0], i, bend, job.zeta + i * padded, l, job.out)
+            l += job.n_out

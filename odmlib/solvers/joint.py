@@ -156,6 +156,8 @@ def solve_joint(
     if status is None:
         with np.errstate(divide="ignore"):
             newton = ProximalNewton(state, 0.5 / costs, explicit, row_length, control, threads)
+        if start is not None:
+            newton.proximity = newton.last
         status = _proximal_steps(run, newton)
     assert run.best is not None
     end, weights, margins = run.best

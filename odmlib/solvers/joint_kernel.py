@@ -23,7 +23,8 @@ from odmlib.solvers.working_set import float32_is_too_coarse
 
 Floats = NDArray[np.float64]
 
-BLOCK_ROWS = 128
+# of a block; large C needs many: rows that are solved together do not undo each other's steps
+LEAST_BLOCK, MOST_BLOCK = 128, 1024
 STALL_PASSES = 50  # through all rows without a better dual value
 STALL_PROGRESS = 1e-10
 
@@ -49,7 +50,8 @@ def solve_joint_kernel(
     """
     m, frozen = kernel.n_rows, relaxation == "frozen"
     cache = RowCache(kernel, cache_bytes, float32_is_too_coarse(kernel, costs))
-    state = JointKernel(kernel, labels, costs, n_classes, nu, theta, frozen, seed, cache, BLOCK_ROWS, threads)
+    block = max(LEAST_BLOCK, min(m // 2, MOST_BLOCK))
+    state = JointKernel(kernel, labels, costs, n_classes, nu, theta, frozen, seed, cache, block, threads)
     decide = Labels(frozen and nu > 0, control.tol)
     movable = state.movable()
     limit = max(10_000, 100 * m)

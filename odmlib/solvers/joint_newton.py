@@ -37,7 +37,8 @@ BLOCK_FORMING = 1e9  # multiplications; where it needs more, it is made of some 
 MAX_CG_STEPS = 500
 FORCING = 0.1  # residual of a Newton step solved by conjugate gradients
 MAX_NEWTON_STEPS = 60  # of one proximal step
-FIRST_PROXIMITY, LAST_PROXIMITY, FALL = 0.3, 0.03, 0.3  # t_i / h_i
+FIRST_PROXIMITY, FALL = 1.0, 0.3  # t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones
+LAST_PROXIMITY, LAST_FOR_MANY_DIGITS, MANY_DIGITS = 0.1, 0.03, 1e-4  # for tolerances below the last number
 SUFFICIENT = 1e-4  # part of the promised decrease a step must bring
 ROUNDING = 1e-13  # differences of psi below this part mean nothing
 SHORTEST = 1e-6  # step that is tried
@@ -74,6 +75,7 @@ class ProximalNewton:
         forming = row_length**2 * state.n_rows
         self.stride = max(1, math.ceil(forming / BLOCK_FORMING))
         self.proximity = FIRST_PROXIMITY
+        self.last = LAST_FOR_MANY_DIGITS if control.tol < MANY_DIGITS else LAST_PROXIMITY
         self.newton_steps = self.cg_steps = 0
         self.factors: list[PositiveFactor] | None = None  # of the Hessian's diagonal blocks
 
@@ -113,7 +115,7 @@ class ProximalNewton:
             self.newton_steps += 1
         state.set_multipliers(rows.zeta, rows.beta)
         state.weights[:] = w
-        self.proximity = max(LAST_PROXIMITY, FALL * self.proximity)
+        self.proximity = max(self.last, FALL * self.proximity)
         return distance
 
     def _direction(self, gradient: Floats, enough: float) -> Floats:
