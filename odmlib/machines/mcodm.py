@@ -9,9 +9,14 @@ objective.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data.dataset import Dataset
 from odmlib.data.problem import Problem
+from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.machines.fitting import Fit, KernelData, LinearData
 from odmlib.machines.machine import Effort, Floats, Task
@@ -20,6 +25,8 @@ from odmlib.machines.starting import Start
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import Control, SolverResult, relative_gap
+
+WeightsOf = Callable[[Task, NDArray[np.int32], float], Floats | None]
 
 
 class Mcodm(Odm):
@@ -33,6 +40,18 @@ class _TwoClasses(Mcodm):
         return 2 * super().costs(weights)
 
 
+class _PairStart(Start):
+    """A model with a function for each of two labels, read as the binary machine's: their difference."""
+
+    def weights(self, task: Task, columns: NDArray[np.int32], bias: float) -> Floats | None:
+        weights = _start_weights(columns, bias, super().weights, 2)
+        return None if weights is None else weights[:, 0] - weights[:, 1]
+
+    def margins(self, task: Task, rows: Dataset, threads: int) -> Floats:
+        scores = self.scores(rows, threads)
+        return task.signs * (scores[:, 0] - scores[:, 1])
+
+
 def fit_mcodm(
     problem: Problem, formula: KernelFormula, options: TrainOptions, control: Control, init: Model | None
 ) -> Fit:
@@ -42,13 +61,14 @@ def fit_mcodm(
     effort = Effort(control, options.n_threads, options.cache_bytes)
     two = len(problem.labels) == 2 and options.relaxation == "majorise"
     machine = (_TwoClasses if two else Mcodm)(options, problem.total_weight)
-    data = (LinearData if formula.name == "linear" else KernelData)(machine, problem, formula, "joint", None)
+    pair = _PairStart(init, problem, "joint") if two and init is not None else None
+    data = (LinearData if formula.name == "linear" else KernelData)(machine, problem, formula, "joint", pair)
     if two:
-        result, terms = _solve_two(data, problem, effort, start)
+        result, terms = _solve_two(data, problem, effort)
     elif isinstance(data, LinearData):
         result, terms = _solve_linear(data, problem, options, effort, start)
     else:
-        result, terms = _solve_kernel(data, problem, options, effort)
+        result, terms = _solve_kernel(data, problem, options, effort, start)
     parts = [(np.flatnonzero(column), column[column != 0]) for column in terms.T]
     function = data.function(parts, np.zeros(len(parts)))
     margins = result.margins
@@ -58,18 +78,10 @@ def fit_mcodm(
 
 
 def _solve_two(
-    data: LinearData | KernelData, problem: Problem, effort: Effort, start: Start | None
+    data: LinearData | KernelData, problem: Problem, effort: Effort
 ) -> tuple[SolverResult, Floats]:
     task = Task(0, (0, 1), problem.signs(), problem.weights)
-    if start is not None and isinstance(data, LinearData):
-        weights = _start_weights(data, start, 2)
-        if weights is not None:
-            rows, u = data.rows, weights[:, 0] - weights[:, 1]
-            result = data.machine.solve_linear(rows, task, effort, u)
-        else:
-            result = data.solve(task, effort)
-    else:
-        result = data.solve(task, effort)
+    result = data.solve(task, effort)
     if isinstance(data, LinearData):
         assert result.weights is not None
         column = 0.5 * result.weights
@@ -96,6 +108,13 @@ def _solve_linear(
     from odmlib.solvers.joint import solve_joint
 
     n_classes = len(problem.labels)
+    weights = None
+    if start is not None:
+        weights = _start_weights(data.columns, data.bias, start.weights, n_classes)
+        if weights is None:
+            raise ParameterError(
+                "the model to start from has a kernel; linear mcodm starts from linear models"
+            )
     result = solve_joint(
         data.rows,
         problem.codes,
@@ -109,14 +128,14 @@ def _solve_linear(
         shrinking=options.shrinking,
         threads=effort.threads,
         seed=options.seed,
-        start=None if start is None else _start_weights(data, start, n_classes),
+        start=weights,
     )
     assert result.weights is not None
     return result, result.weights
 
 
 def _solve_kernel(
-    data: KernelData, problem: Problem, options: TrainOptions, effort: Effort
+    data: KernelData, problem: Problem, options: TrainOptions, effort: Effort, start: Start | None
 ) -> tuple[SolverResult, Floats]:
     from odmlib.solvers.joint_kernel import solve_joint_kernel
 
@@ -132,19 +151,20 @@ def _solve_kernel(
         relaxation=options.relaxation,
         threads=effort.threads,
         seed=options.seed,
+        start=None if start is None else start.scores(problem.rows, effort.threads),
     )
     assert result.duals is not None
     result.details["shift"] = data.kernel.shift
     return result, result.duals
 
 
-def _start_weights(data: LinearData, start: Start, n_classes: int) -> Floats | None:
+def _start_weights(
+    columns: NDArray[np.int32], bias: float, weights_of: WeightsOf, n_classes: int
+) -> Floats | None:
     """Weights of another linear model, a column per class; None where it is not linear."""
-    columns = []
     nothing = np.zeros(0)
-    for code in range(n_classes):
-        weights = start.weights(Task(code, (code, None), nothing, nothing), data.columns, data.bias)
-        if weights is None:
-            return None
-        columns.append(weights)
-    return np.stack(columns, axis=1)
+    found = [
+        weights_of(Task(code, (code, None), nothing, nothing), columns, bias) for code in range(n_classes)
+    ]
+    known = [weights for weights in found if weights is not None]
+    return np.stack(known, axis=1) if len(known) == n_classes else None

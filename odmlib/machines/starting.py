@@ -64,6 +64,14 @@ class Start:
         sign, function = self._output(task)
         if task.rows is not None:
             rows = rows.take(task.rows)
+        return sign * task.signs * function.scores(self._readable(rows), threads)[:, 0]
+
+    def scores(self, rows: Dataset, threads: int) -> Floats:
+        """Scores under another model with one output per label, in the order of the problem's labels."""
+        return self.init.function.scores(self._readable(rows), threads)[:, self.position]
+
+    def _readable(self, rows: Dataset) -> Dataset:
+        """The rows with as many features as the other model knows."""
         if self.init.formula.name != "precomputed":  # columns that only one of the two knows do no harm
             rows = rows.with_features(self.init.n_features)
         elif rows.n_features != self.init.n_features:
@@ -71,4 +79,4 @@ class Start:
                 f"X has {rows.n_features} kernel values per row, "
                 f"the model to start from was trained with {self.init.n_features}"
             )
-        return sign * task.signs * function.scores(rows, threads)[:, 0]
+        return rows

@@ -1,6 +1,7 @@
 # JointState: weights and multipliers of a linear multi-class machine; declarations of joint.h.
 from odmlib._core.rows cimport Rows
 from odmlib._core.types cimport index_t, int32_t, uint8_t, uint64_t
+from odmlib.losses.class_block cimport odm_class_row
 
 cdef extern from "joint.h" nogil:
     ctypedef struct odm_entry:
@@ -31,6 +32,7 @@ cdef extern from "joint.h" nogil:
         double *beta
         double *references
         int32_t *others
+        int32_t *wanted
         double *scores
         double *change
         int32_t *changed
@@ -39,6 +41,7 @@ cdef extern from "joint.h" nogil:
         double objective, relaxed, gap
         index_t misplaced
 
+    odm_class_row odm_class_row_of(const odm_joint &s, index_t i, double curvature, bint upper) noexcept
     bint odm_store_row(odm_entries &zeta, index_t i, const double *stripe, index_t n_classes) noexcept
     double odm_row_duals(const odm_joint &s, index_t i, double *v) noexcept
     void odm_joint_expect(const odm_joint *s, index_t far, index_t near) noexcept
@@ -55,9 +58,11 @@ cdef extern from "joint.h" nogil:
 cdef class JointMultipliers:
     cdef odm_joint s
     cdef readonly index_t n_rows, n_classes, padded
-    # arrays that Python sees: beta, q, M, and of the last measurement
-    cdef readonly object beta, others, references, margins, best_wrong, best_scores
+    # arrays that Python sees: beta, q, the next q, M, and of the last measurement
+    cdef readonly object beta, others, wanted, references, margins, best_wrong, best_scores
     cdef object kept                    # arrays that only the struct points to
+
+    cdef bint begin_row(self, index_t i, double *scores) noexcept nogil
 
 
 cdef class JointState(JointMultipliers):

@@ -11,11 +11,12 @@ from odmlib._core.random cimport shuffle
 from odmlib._core.rows cimport Rows
 from odmlib._core.types cimport index_t, int32_t, uint8_t, uint64_t
 from odmlib._core.views cimport data_of
-from odmlib.losses.class_block cimport odm_padded_classes
+from odmlib.losses.class_block cimport odm_class_block, odm_class_row, odm_padded_classes
 
 cdef double CALM = 0.6            # rows with less than this part of the mean violation are left out for a while
 cdef index_t MEASURE_ROWS = 512   # rows of one chunk of a measurement
 cdef index_t LOOK_AHEAD = 6       # visits, for fetching rows from memory early
+cdef double START_CURVATURE = 0.05  # in units of h: classes about that close share the multipliers of a known score
 cdef double TINY = 1e-300         # curvatures below are those of empty rows
 
 
@@ -38,6 +39,7 @@ cdef class JointMultipliers:
         assert len(codes) == self.n_rows and n_classes >= 2
         assert self.n_rows == 0 or 0 <= codes.min() <= codes.max() < n_classes
         self.others = np.where(codes == 0, 1, 0).astype(np.int32)
+        self.wanted = self.others.copy()
         with np.errstate(divide="ignore"):
             h = 0.5 / np.ascontiguousarray(costs, dtype=np.float64)
         curvatures = data.squared_norms() if hasattr(data, "squared_norms") else data.diagonal()
@@ -58,6 +60,8 @@ cdef class JointMultipliers:
             s.labels = &numbers[0]
             numbers = self.others
             s.others = &numbers[0]
+            numbers = self.wanted
+            s.wanted = &numbers[0]
             constants = h
             s.h = &constants[0]
             constants = curvatures
@@ -120,6 +124,21 @@ cdef class JointMultipliers:
         if not stored:
             raise MemoryError("no memory for the multipliers")
 
+    cdef bint begin_row(self, index_t i, double *scores) noexcept nogil:
+        """q, zeta and beta that the scores of row i (which are lost) ask for; False: no memory."""
+        cdef index_t l, best = self.s.others[i]
+        cdef odm_class_row row
+        for l in range(self.n_classes):
+            if l != self.s.labels[i] and scores[l] > scores[best]:
+                best = l
+        self.s.others[i] = self.s.wanted[i] = <int32_t>best
+        self.s.references[i] = scores[best]
+        if not (self.s.curvatures[i] > 0 and 1 / self.s.h[i] > 0):
+            return True
+        row = odm_class_row_of(self.s, i, START_CURVATURE * self.s.h[i], True)
+        odm_class_block(&row, scores, self.n_classes, self.padded, self.s.beta + i)
+        return odm_store_row(self.s.zeta, i, scores, self.n_classes)
+
     @property
     def frozen(self):
         return bool(self.s.frozen)
@@ -164,25 +183,32 @@ cdef class JointState(JointMultipliers):
                 odm_row_duals(self.s, i, v)
                 odm_joint_add(&self.s, i, v, self.s.w)
 
-    def reassign(self, bint move=True):
-        """q_i (frozen: M_i) from the last measurement; w follows the moved beta unless `move` is False."""
+    def begin(self, const double[:, ::1] weights):
+        """Multipliers and q that belong to known weights (columns x classes), and w made of them."""
+        assert weights.shape[0] == self.n_columns and weights.shape[1] == self.n_classes
         cdef index_t i
-        cdef const int32_t[::1] best = self.best_wrong
-        cdef double *v = self.s.change
-        if self.s.frozen:
-            self.references[:] = self.best_scores
-            self.visit_all()
-            return
+        cdef bint stored = True
+        self.weights[:, :self.n_classes] = weights
         with nogil:
             for i in range(self.n_rows):
-                if best[i] == self.s.others[i]:
-                    continue
-                if move and self.s.beta[i] != 0:
-                    memset(v, 0, self.padded * sizeof(double))
-                    v[self.s.others[i]] -= self.s.beta[i]
-                    v[best[i]] += self.s.beta[i]
-                    odm_joint_add(&self.s, i, v, self.s.w)
-                self.s.others[i] = best[i]
+                odm_joint_scores(&self.s, i, self.s.w, self.s.scores)
+                stored = stored and self.begin_row(i, self.s.scores)
+        if not stored:
+            raise MemoryError("no memory for the multipliers")
+        self.rebuild()
+
+    def reassign(self, bint at_once=False):
+        """q_i (frozen: M_i) from the last measurement; no weight moves.
+
+        A row with beta_i > 0 takes its new q_i when it is visited: moved all together, the beta would throw w far
+        off. `at_once` is for weights that are not made of the multipliers.
+        """
+        if self.s.frozen:
+            self.references[:] = self.best_scores
+        else:
+            self.wanted[:] = self.best_wrong
+            now = slice(None) if at_once else self.beta == 0
+            self.others[now] = self.wanted[now]
         self.visit_all()
 
     def visit_all(self):

@@ -77,6 +77,33 @@ cdef class JointKernel(JointMultipliers):
                 self.row_gaps[i] = odm_joint_measure(&self.s, i, f, &sums, &best[i], &best_scores[i], &margins[i])
         return half + sums.objective, half + sums.relaxed, sums.gap, sums.misplaced
 
+    def begin(self, const double[:, ::1] scores):
+        """Multipliers and q that belong to known scores (rows x classes); `add` their part to the scores then."""
+        assert scores.shape[0] == self.n_rows and scores.shape[1] == self.n_classes
+        cdef index_t i
+        cdef bint stored = True
+        with nogil:
+            for i in range(self.n_rows):
+                memcpy(self.s.scores, &scores[i, 0], self.n_classes * sizeof(double))
+                stored = stored and self.begin_row(i, self.s.scores)
+        if not stored:
+            raise MemoryError("no memory for the multipliers")
+
+    def add(self, const index_t[::1] rows, const double[:, ::1] changes):
+        """scores += K[:, rows] changes, at most block_rows rows."""
+        cdef index_t n = rows.shape[0], l, r
+        cdef double[::1] factors = np.zeros(n)
+        assert n <= self.block_rows
+        if n == 0:
+            return
+        with nogil:
+            self.cache.fetch(&rows[0], n, self.pointers)
+            for l in range(self.n_classes):
+                for r in range(n):
+                    factors[r] = changes[r, l]
+                odm_add_rows(<const void **>self.pointers, self.cache.wide, &factors[0], n, self.n_rows, &self.F[l, 0],
+                             self.threads)
+
     def solve(self, const index_t[::1] rows, bint upper):
         """Sweeps of exact steps over a block of rows, all others fixed; then all scores follow."""
         cdef index_t n = rows.shape[0], r, c, i, l, sweep, n_changed
@@ -148,17 +175,3 @@ cdef class JointKernel(JointMultipliers):
             for p in range(n_changed):
                 l = self.s.changed[p]
                 self.local_scores[c, l] += self.local_kernel[r, c] * self.s.change[l]
-
-    def add(self, const index_t[::1] rows, const double[:, ::1] changes):
-        """scores += K[:, rows] changes, at most block_rows rows."""
-        cdef index_t n = rows.shape[0], l, r
-        cdef double[::1] factors = np.zeros(n)
-        if n == 0:
-            return
-        with nogil:
-            self.cache.fetch(&rows[0], n, self.pointers)
-            for l in range(self.n_classes):
-                for r in range(n):
-                    factors[r] = changes[r, l]
-                odm_add_rows(<const void **>self.pointers, self.cache.wide, &factors[0], n, self.n_rows, &self.F[l, 0],
-                             self.threads)

@@ -17,6 +17,7 @@ cdef extern from "joint_prox.h" nogil:
     double odm_dense_duals(const odm_joint &s, index_t i, const double *zeta, double beta, double *v) noexcept
     double odm_prox_row(const odm_joint &s, index_t i, double t, const double *f, const double *centre_zeta,
                         double centre_beta, double *zeta, double *beta, double *scratch, double *moved) noexcept
+    void odm_add_square(const odm_joint &s, index_t i, double factor, bint lower, double *M, index_t stride) noexcept
     void odm_add_bend(const odm_joint &s, index_t i, const odm_bend &bend, const double *zeta, index_t l,
                       double *H) noexcept
 
@@ -124,15 +125,36 @@ cdef class ProximalRows:
             total += partial[chunk]
         return total
 
+    def hessian_block(self, index_t l, index_t stride=1):
+        """The diagonal block of class l: sum_i J_i[l][l] x_i x_i', lower triangle only.
+
+        `stride`: every so many of the rows stand for all.
+        """
+        cdef index_t n, i, d = self.state.n_columns
+        matrix = np.zeros((d, d))
+        cdef double[:, ::1] out = matrix
+        cdef Job job = self.job()
+        cdef const double *zeta
+        cdef odm_bend bend
+        with nogil:
+            for n in range((job.s.n_rows + stride - 1) // stride):
+                i = n * stride
+                zeta = job.zeta + i * job.s.padded
+                if bends(&job, i, l) and odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
+                    odm_add_square(job.s[0], i, stride * odm_bend_at(bend, l, zeta[l] > 0, l, zeta[l] > 0), True,
+                                   &out[0, 0], d)
+        return matrix
+
     def hessian(self):
         """sum_i J_i (x) x_i x_i', class-major, lower triangle only."""
         cdef index_t n = self.state.n_columns * self.state.n_classes
+        cdef index_t n_groups = min(self.threads, self.state.n_classes)
         matrix = np.zeros((n, n))
         cdef double[:, ::1] out = matrix
         cdef Job job = self.job()
-        job.out = &out[0, 0]
+        job.out, job.n_out = &out[0, 0], n_groups
         with nogil:
-            parallel_for(self.state.n_classes, self.threads, hessian_of_class, &job)
+            parallel_for(n_groups, self.threads, hessian_of_classes, &job)
         return matrix
 
 
@@ -210,14 +232,22 @@ cdef void diagonal_chunk(void *context, index_t chunk) noexcept nogil:
                     out[(job.s.n_columns - 1) * padded + l] += job.s.bias * job.s.bias * d[l]
 
 
-cdef void hessian_of_class(void *context, index_t l) noexcept nogil:
+cdef bint bends(const Job *job, index_t i, index_t l) noexcept nogil:
+    """Whether line l of J_i may be other than 0."""
+    return (job.zeta[i * job.s.padded + l] > 0 or job.s.labels[i] == l
+            or (job.beta[i] > 0 and job.s.others[i] == l))
+
+
+cdef void hessian_of_classes(void *context, index_t group) noexcept nogil:
+    """The blocks of every n_out-th class. Rows come in the same order however the classes are shared."""
     cdef Job *job = <Job *>context
-    cdef index_t i, padded = job.s.padded
-    cdef const double *zeta
+    cdef index_t i, l, padded = job.s.padded
     cdef odm_bend bend
     for i in range(job.s.n_rows):
-        zeta = job.zeta + i * padded
-        if not (zeta[l] > 0 or job.s.labels[i] == l or (job.beta[i] > 0 and job.s.others[i] == l)):
+        if not odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
             continue
-        if odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
-            odm_add_bend(job.s[0], i, bend, zeta, l, job.out)
+        l = group
+        while l < job.s.n_classes:
+            if bends(job, i, l):
+                odm_add_bend(job.s[0], i, bend, job.zeta + i * padded, l, job.out)
+            l += job.n_out

@@ -40,7 +40,7 @@ struct odm_joint {
     double *w;
     odm_entries zeta;
     double *beta, *references;      // references: M_i
-    int32_t *others;                // q_i
+    int32_t *others, *wanted;       // q_i, and the q_i that the row takes at its next visit
     // scratch of one thread
     double *scores, *change;
     int32_t *changed;               // two places more than classes

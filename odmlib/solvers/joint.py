@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from odmlib._core.rows import Rows
 from odmlib.solvers._joint import JointState
 from odmlib.solvers.control import CONVERGED, Control, SolverResult, relative_gap
-from odmlib.solvers.joint_newton import ProximalNewton, newton_fits, prefers_explicit
+from odmlib.solvers.joint_newton import ProximalNewton, can_precondition, newton_fits, prefers_explicit
 
 Floats = NDArray[np.float64]
 
@@ -35,9 +35,10 @@ FIRST_TOLERANCE = 0.1  # relative gap at which q is taken anew for the first tim
 FALL = 3  # of that tolerance from one q to the next
 MAX_EPOCHS = 10_000
 MAX_PROXIMAL_STEPS = 500
-# epochs before auto hands over to Newton: with a factorised Hessian, or without
-PATIENCE = {True: 30, False: 5000}
-HOPELESS = (10, 0.5)  # with one: after so many epochs a gap above this does not become small soon
+# epochs before auto hands over to Newton: with a factorised Hessian, with its blocks factorised, or without
+PATIENCE_EXPLICIT, PATIENCE_BLOCKS, PATIENCE = 30, 1000, 5000
+HOPELESS_EPOCHS = 10  # with factors: after so many epochs a gap above this does not become small soon
+HOPELESS_EXPLICIT, HOPELESS_BLOCKS = 0.5, 0.9
 SLICE_VALUES = 20_000_000  # weights read between two looks at the clock
 REBUILD_EPOCHS = 50
 MOST_BETWEEN_CHECKS = 3  # visits of every row between two certificates
@@ -137,19 +138,26 @@ def solve_joint(
     state = JointState(rows, labels, costs, n_classes, nu, theta, frozen, seed)
     run = _Run(state, frozen and nu > 0, control, threads)  # without upper side nothing is frozen
     fits = newton_fits(state)
-    explicit = prefers_explicit(state, rows.n_nonzeros)
+    row_length = rows.n_nonzeros / max(1, state.n_rows) + 1
+    explicit = prefers_explicit(state, row_length)
     newton: ProximalNewton | None = None
     status = None
+    if start is not None:
+        state.begin(np.ascontiguousarray(start))
     if start is not None and fits and solver != "dcd":
-        state.weights[:, :n_classes] = start
-        run.measure()
-        state.reassign(move=False)
+        status = _keep(run, start)
     else:
-        patience = {"dcd": MAX_EPOCHS, "newton": WARM_UP_EPOCHS}.get(solver, PATIENCE[explicit])
-        status = _ascend(run, MAX_EPOCHS if not fits else patience, nu > 0, shrinking)
+        factors = explicit or can_precondition(state)
+        usual = PATIENCE_EXPLICIT if explicit else PATIENCE_BLOCKS if factors else PATIENCE
+        patience = {"dcd": MAX_EPOCHS, "newton": WARM_UP_EPOCHS}.get(solver, usual)
+        despair = HOPELESS_EXPLICIT if explicit else HOPELESS_BLOCKS if factors else math.inf
+        despair = despair if fits and solver == "auto" else math.inf
+        status = _ascend(run, MAX_EPOCHS if not fits else patience, nu > 0, shrinking, despair, start is None)
     if status is None:
         with np.errstate(divide="ignore"):
-            newton = ProximalNewton(state, 0.5 / costs, explicit, control, threads)
+            newton = ProximalNewton(state, 0.5 / costs, explicit, row_length, control, threads)
+        if start is not None:
+            newton.proximity = newton.last
         status = _proximal_steps(run, newton)
     assert run.best is not None
     end, weights, margins = run.best
@@ -183,11 +191,21 @@ def solve_joint(
     )
 
 
-def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool) -> str | None:
+def _keep(run: _Run, start: Floats) -> str | None:
+    """Newton's method begins at the very weights given, not at those that their multipliers make."""
+    weights = np.zeros_like(run.state.weights)
+    weights[:, : run.state.n_classes] = start
+    distance = 0.5 * float(np.square(weights - run.state.weights).sum())
+    run.state.weights[:] = weights
+    run.measure(distance)
+    return CONVERGED if run.labels.judge(run.now) == "converged" else None
+
+
+def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: float, fresh: bool) -> str | None:
     """Coordinate ascent; None when others should take over."""
     state, control = run.state, run.control
     checks, visits, since_rebuild = 0, 0, 0  # checks on the present q; row visits up to the last one
-    warm_up = WARM_UP_EPOCHS if two_sided and not run.labels.frozen and state.n_classes > 2 else 0
+    warm_up = WARM_UP_EPOCHS if fresh and two_sided and not run.labels.frozen and state.n_classes > 2 else 0
     slice_nonzeros = max(1, SLICE_VALUES // state.padded)
     n_movable = len(state.movable())
     limit = MAX_EPOCHS if control.max_iter is None else control.max_iter
@@ -227,7 +245,7 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool) -> str | None
         if verdict == "reassign":
             state.reassign()
             checks = 0
-        hopeless = run.epochs >= HOPELESS[0] and run.now.relative > HOPELESS[1] and patience == PATIENCE[True]
+        hopeless = run.epochs >= HOPELESS_EPOCHS and run.now.relative > despair
         if run.epochs >= patience or hopeless:
             return None
 
@@ -244,7 +262,7 @@ def _proximal_steps(run: _Run, newton: ProximalNewton) -> str:
         if status is not None:
             return status
         if verdict == "reassign":
-            run.state.reassign(move=False)
+            run.state.reassign(at_once=True)
         elif run.now.gap > 0.5 * before:
             # where classes tie the primal value feels errors of w at first order, psi only at second
             precision = max(LEAST_PRECISION, 0.01 * precision)

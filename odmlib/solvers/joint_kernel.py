@@ -23,7 +23,8 @@ from odmlib.solvers.working_set import float32_is_too_coarse
 
 Floats = NDArray[np.float64]
 
-BLOCK_ROWS = 128
+# of a block; large C needs many: rows that are solved together do not undo each other's steps
+LEAST_BLOCK, MOST_BLOCK = 128, 1024
 STALL_PASSES = 50  # through all rows without a better dual value
 STALL_PROGRESS = 1e-10
 
@@ -41,11 +42,16 @@ def solve_joint_kernel(
     relaxation: str = "majorise",
     threads: int = 1,
     seed: int = 0,
+    start: Floats | None = None,
 ) -> SolverResult:
-    """Train on the rows of a kernel; the result's duals are the v_il (rows x classes)."""
+    """Train on the rows of a kernel; the result's duals are the v_il (rows x classes).
+
+    `start` are scores of the rows (rows x classes) to begin from.
+    """
     m, frozen = kernel.n_rows, relaxation == "frozen"
     cache = RowCache(kernel, cache_bytes, float32_is_too_coarse(kernel, costs))
-    state = JointKernel(kernel, labels, costs, n_classes, nu, theta, frozen, seed, cache, BLOCK_ROWS, threads)
+    block = max(LEAST_BLOCK, min(m // 2, MOST_BLOCK))
+    state = JointKernel(kernel, labels, costs, n_classes, nu, theta, frozen, seed, cache, block, threads)
     decide = Labels(frozen and nu > 0, control.tol)
     movable = state.movable()
     limit = max(10_000, 100 * m)
@@ -53,7 +59,9 @@ def solve_joint_kernel(
     now = Measured(math.inf, math.inf, math.inf, 0)
     best: tuple[Measured, Floats, Floats] | None = None  # of lowest J when q was taken anew
     best_dual, best_iteration = -math.inf, 0
-    if nu > 0 and not frozen and n_classes > 2:  # the first q: from a pass with beta = 0
+    if start is not None:
+        status = _begin(state, start, control)
+    elif nu > 0 and not frozen and n_classes > 2:  # the first q: from a pass with beta = 0
         for rows in _blocks(np.random.default_rng(seed).permutation(movable), state.block_rows):
             state.solve(rows, False)
             iteration += 1
@@ -128,24 +136,33 @@ def _blocks(rows: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
     return [np.sort(rows[begin : begin + n]) for begin in range(0, len(rows), n)]
 
 
+def _begin(state: JointKernel, scores: Floats, control: Control) -> str | None:
+    """Multipliers that belong to known scores. A status when the time is over: then there are none."""
+    state.begin(np.ascontiguousarray(scores))
+    duals = state.duals()
+    for rows in _blocks(np.flatnonzero(duals.any(axis=1)), state.block_rows):
+        state.add(rows, duals[rows])
+        status = control.out_of_time()
+        if status is not None:
+            state.scores[:] = 0
+            state.set_multipliers(np.zeros((state.n_rows, state.n_classes)), np.zeros(state.n_rows))
+            return status
+    return None
+
+
 def _reassign(state: JointKernel, control: Control) -> str | None:
-    """q (or M) of the last measurement; scores follow the moved beta. A status when the time is over."""
+    """q (or M) of the last measurement; rows with beta are solved anew. A status when the time is over."""
     if state.frozen:
         state.references[:] = state.best_scores
         return None
-    changed = np.flatnonzero(state.best_wrong != state.others)
-    moving = changed[state.beta[changed] > 0]
-    for rows in _blocks(moving, state.block_rows):
-        changes = np.zeros((len(rows), state.n_classes))
-        places = np.arange(len(rows))
-        changes[places, state.others[rows]] -= state.beta[rows]
-        changes[places, state.best_wrong[rows]] += state.beta[rows]
-        state.add(rows, changes)
-        state.others[rows] = state.best_wrong[rows]
+    state.wanted[:] = state.best_wrong
+    moving = (state.wanted != state.others) & (state.beta > 0)
+    state.others[~moving] = state.wanted[~moving]
+    for rows in _blocks(np.flatnonzero(moving), state.block_rows):
+        state.solve(rows, True)
         status = control.out_of_time()
         if status is not None:
             return status
-    state.others[changed] = state.best_wrong[changed]
     return None
 
 

@@ -92,7 +92,7 @@ LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, double *f, double A, 
 {
     const double h = s.h[i], beta_before = s.beta[i];
     double *change = s.change;
-    const int32_t y = s.labels[i];
+    const int32_t y = s.labels[i], q_before = s.others[i], q = s.wanted[i];
     *n_changed = 0;
 
     const double f_y = f[y], top = ODM_NAME(best_wrong)(s, i, f);
@@ -107,12 +107,12 @@ LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, double *f, double A, 
     const double highest = top + below > g_y ? top + below : g_y;
     double violation = highest - (low + below < g_y ? low + below : g_y);
     if (upper && s.nu > 0) {
-        const double reference = s.frozen ? s.references[i] : f[s.others[i]];
+        const double reference = s.frozen ? s.references[i] : f[q];
         const double g_b = h * beta_before / s.nu + reference + 1 + s.theta - f_y;
         const double also = beta_before > 0 ? std::fabs(g_b) : -g_b;
         if (also > violation) violation = also;
     }
-    if (!(violation > 0)) return 0;
+    if (!(violation > 0) && q == q_before) return 0;
 
     // the row's own part leaves the scores
     std::memset(change, 0, s.padded * sizeof(double));
@@ -121,7 +121,8 @@ LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, double *f, double A, 
         change[entries[p].label] = entries[p].value;
     }
     f[y] = f_y - A * (total_before - beta_before);
-    if (!s.frozen && beta_before != 0) f[s.others[i]] -= A * beta_before;
+    if (!s.frozen && beta_before != 0) f[q_before] -= A * beta_before;
+    s.others[i] = q;
     const odm_class_row row = odm_class_row_of(s, i, A, upper);
     double beta;
     const double total = ODM_NAME(class_block)(row, f, s.n_classes, s.padded, &beta);
@@ -141,18 +142,21 @@ LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, double *f, double A, 
     }
     if (!odm_make_room(s.zeta, i, n_after)) return -1;
     odm_entry *out = s.zeta.arena + s.zeta.start[i];
-    bool q_is_listed = false;
+    bool q_is_listed = false, q_before_is_listed = q == q_before;
     for (int64_t c = 0; c < n; ++c) {
-        q_is_listed |= s.changed[c] == s.others[i];
+        q_is_listed |= s.changed[c] == q;
+        q_before_is_listed |= s.changed[c] == q_before;
         if (f[s.changed[c]] > 0) *out++ = {f[s.changed[c]], s.changed[c]};
     }
     s.zeta.count[i] = n_after;
     s.beta[i] = beta;
     change[y] += (total - total_before) - (beta - beta_before);
     s.changed[n++] = y;
-    if (!s.frozen && beta != beta_before) {
-        change[s.others[i]] += beta - beta_before;
-        if (!q_is_listed) s.changed[n++] = s.others[i];
+    if (!s.frozen && (beta != 0 || beta_before != 0)) {
+        change[q] += beta;
+        change[q_before] -= beta_before;
+        if (!q_is_listed) s.changed[n++] = q;
+        if (!q_before_is_listed) s.changed[n++] = q_before;
     }
     *n_changed = n;
     return violation;

@@ -17,11 +17,12 @@ becomes the next centre. D never falls, and with t_i -> 0 the steps converge fas
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from odmlib.solvers._dense import solve_positive
+from odmlib.solvers._dense import PositiveFactor, solve_positive
 from odmlib.solvers._joint import JointState
 from odmlib.solvers._joint_newton import ProximalRows
 from odmlib.solvers.control import TIME_LIMIT, Control
@@ -31,9 +32,13 @@ Floats = NDArray[np.float64]
 MAX_EXPLICIT = 1500  # unknowns of a Hessian that is formed and factorised
 MAX_FORMING, USUAL_BLOCKS = 2e9, 6  # multiplications; pairs of classes of a row whose Hessian is not 0
 MAX_MATRIX_VALUES = 40_000_000  # of a (rows x classes) matrix; the method keeps five
+MAX_BLOCK_VALUES = 20_000_000  # of the diagonal blocks of the Hessian, one per class, as preconditioner
+BLOCK_FORMING = 1e9  # multiplications; where it needs more, it is made of some of the rows
 MAX_CG_STEPS = 500
+FORCING = 0.1  # residual of a Newton step solved by conjugate gradients
 MAX_NEWTON_STEPS = 60  # of one proximal step
-FIRST_PROXIMITY, LAST_PROXIMITY, FALL = 0.3, 0.03, 0.3  # t_i / h_i
+FIRST_PROXIMITY, FALL = 1.0, 0.3  # t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones
+LAST_PROXIMITY, LAST_FOR_MANY_DIGITS, MANY_DIGITS = 0.1, 0.03, 1e-4  # for tolerances below the last number
 SUFFICIENT = 1e-4  # part of the promised decrease a step must bring
 ROUNDING = 1e-13  # differences of psi below this part mean nothing
 SHORTEST = 1e-6  # step that is tried
@@ -45,24 +50,34 @@ def newton_fits(state: JointState) -> bool:
     return state.n_rows * state.padded <= MAX_MATRIX_VALUES
 
 
-def prefers_explicit(state: JointState, n_nonzeros: int) -> bool:
+def prefers_explicit(state: JointState, row_length: float) -> bool:
     """Whether forming and factorising the Hessian is cheap."""
-    row_length = n_nonzeros / max(1, state.n_rows) + 1
     return (
         state.n_columns * state.n_classes <= MAX_EXPLICIT
         and USUAL_BLOCKS * state.n_rows * row_length**2 <= MAX_FORMING
     )
 
 
+def can_precondition(state: JointState) -> bool:
+    """Whether the Hessian's diagonal blocks fit into memory."""
+    return state.n_columns**2 * state.n_classes <= MAX_BLOCK_VALUES
+
+
 class ProximalNewton:
     """Proximal steps on a state; `step` makes one."""
 
-    def __init__(self, state: JointState, h: Floats, explicit: bool, control: Control, threads: int):
+    def __init__(
+        self, state: JointState, h: Floats, explicit: bool, row_length: float, control: Control, threads: int
+    ):
         self.state, self.control, self.explicit = state, control, explicit
         self.scale = np.where(np.isfinite(h), h, 1.0)  # rows without weight take no part
         self.rows = ProximalRows(state, threads)
+        forming = row_length**2 * state.n_rows
+        self.stride = max(1, math.ceil(forming / BLOCK_FORMING))
         self.proximity = FIRST_PROXIMITY
+        self.last = LAST_FOR_MANY_DIGITS if control.tol < MANY_DIGITS else LAST_PROXIMITY
         self.newton_steps = self.cg_steps = 0
+        self.factors: list[PositiveFactor] | None = None  # of the Hessian's diagonal blocks
 
     def step(self, enough: float) -> float:
         """One proximal step, psi minimised until 1/2 |grad|^2 <= enough; what 1/2 |grad|^2 came to.
@@ -72,6 +87,7 @@ class ProximalNewton:
         """
         state, rows = self.state, self.rows
         rows.centre(self.proximity * self.scale)
+        self.factors = None
         w = state.weights.copy()
         scores = rows.scores(w)
         total, _ = rows.step(scores)
@@ -99,7 +115,7 @@ class ProximalNewton:
             self.newton_steps += 1
         state.set_multipliers(rows.zeta, rows.beta)
         state.weights[:] = w
-        self.proximity = max(LAST_PROXIMITY, FALL * self.proximity)
+        self.proximity = max(self.last, FALL * self.proximity)
         return distance
 
     def _direction(self, gradient: Floats, enough: float) -> Floats:
@@ -116,13 +132,12 @@ class ProximalNewton:
 
     def _conjugate_gradients(self, gradient: Floats, enough: float) -> Floats:
         rows = self.rows
-        diagonal = 1.0 + rows.hessian_diagonal()
+        scale = self._preconditioner()
         step = np.zeros_like(gradient)
         residual = -gradient
         norm = math.sqrt(float(np.vdot(residual, residual)))
-        target = max(0.3 * math.sqrt(2 * enough), 1e-12 * norm)
-        target = min(0.1 * norm, max(target, 1e-2 * norm))
-        scaled = residual / diagonal
+        target = min(0.3 * norm, max(0.3 * math.sqrt(2 * enough), FORCING * norm))
+        scaled = scale(residual)
         direction = scaled.copy()
         product = float(np.vdot(residual, scaled))
         for _ in range(MAX_CG_STEPS):
@@ -136,8 +151,36 @@ class ProximalNewton:
                 or self.control.out_of_time() == TIME_LIMIT
             ):
                 break
-            scaled = residual / diagonal
+            scaled = scale(residual)
             previous, product = product, float(np.vdot(residual, scaled))
             direction *= product / previous
             direction += scaled
         return step
+
+    def _preconditioner(self) -> Callable[[Floats], Floats]:
+        """Something like the Hessian's inverse: of its diagonal blocks where they fit, else of its diagonal.
+
+        The blocks do not know that the Hessian is the identity where all classes move together (majorise),
+        so that part of a residual passes as it is.
+        """
+        d, k = self.state.n_columns, self.state.n_classes
+        if self.factors is None and can_precondition(self.state):
+            blocks = [self.rows.hessian_block(label, self.stride) for label in range(k)]
+            for block in blocks:
+                block[np.diag_indices(d)] += 1
+            self.factors = [factor for block in blocks if (factor := PositiveFactor.of(block)) is not None]
+        factors = self.factors
+        if factors is None or len(factors) < k:
+            diagonal = 1.0 + self.rows.hessian_diagonal()
+            return lambda residual: residual / diagonal
+
+        def scale(residual: Floats) -> Floats:
+            out = np.zeros_like(residual)
+            common = 0.0 if self.state.frozen else residual[:, :k].mean(axis=1)
+            for label, factor in enumerate(factors):
+                out[:, label] = factor.solve(np.ascontiguousarray(residual[:, label] - common))
+            if not self.state.frozen:
+                out[:, :k] += (common - out[:, :k].mean(axis=1))[:, None]
+            return out
+
+        return scale

@@ -120,28 +120,35 @@ static inline double odm_prox_row(const odm_joint &s, int64_t i, double t, const
     return value;
 }
 
+// M += factor x_i x_i'; the rows of M are `stride` apart. `lower`: its lower triangle only.
+static inline void odm_add_square(const odm_joint &s, int64_t i, double factor, bool lower, double *M,
+                                  int64_t stride) noexcept
+{
+    const int64_t d = s.n_columns, begin = s.starts[i], n = s.starts[i + 1] - begin;
+    const double *x = s.values + begin;
+    const int32_t *columns = s.columns + begin;
+    const int64_t n_features = d - (s.bias != 0);
+    for (int64_t p = 0; p < n + (s.bias != 0); ++p) {
+        const double step = factor * (p < n ? x[p] : s.bias);
+        double *__restrict line = M + (p < n ? columns[p] : d - 1) * stride;
+        const int64_t last = !lower || p == n ? n : p + 1;
+        if (n == n_features)
+            for (int64_t q = 0; q < last; ++q) line[q] += step * x[q];
+        else
+            for (int64_t q = 0; q < last; ++q) line[columns[q]] += step * x[q];
+        if (s.bias != 0 && (!lower || p == n)) line[d - 1] += step * s.bias;
+    }
+}
+
 // H += J_i[l][m] x_i x_i' in the blocks (l, m), m <= l, of one class l; H is class-major, only its lower triangle.
 static inline void odm_add_bend(const odm_joint &s, int64_t i, const odm_bend &bend, const double *zeta, int64_t l,
                                 double *H) noexcept
 {
-    const int64_t d = s.n_columns, N = d * s.n_classes, begin = s.starts[i], n = s.starts[i + 1] - begin;
-    const double *x = s.values + begin;
-    const int32_t *columns = s.columns + begin;
-    const int64_t n_features = d - (s.bias != 0);
+    const int64_t d = s.n_columns, N = d * s.n_classes;
     for (int64_t m = 0; m <= l; ++m) {
         if (!(zeta[m] > 0) && m != bend.label && !(bend.above && m == bend.other)) continue;
         const double factor = odm_bend_at(bend, l, zeta[l] > 0, m, zeta[m] > 0);
-        if (factor == 0) continue;
-        for (int64_t p = 0; p < n + (s.bias != 0); ++p) {
-            const double step = factor * (p < n ? x[p] : s.bias);
-            double *__restrict line = H + (l * d + (p < n ? columns[p] : d - 1)) * N + m * d;
-            const int64_t last = m < l || p == n ? n : p + 1;
-            if (n == n_features)
-                for (int64_t q = 0; q < last; ++q) line[q] += step * x[q];
-            else
-                for (int64_t q = 0; q < last; ++q) line[columns[q]] += step * x[q];
-            if (s.bias != 0 && (m < l || p == n)) line[d - 1] += step * s.bias;
-        }
+        if (factor != 0) odm_add_square(s, i, factor, m == l, H + l * d * N + m * d, N);
     }
 }
 

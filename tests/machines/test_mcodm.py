@@ -9,7 +9,7 @@ import pytest
 
 import odmlib
 from odmlib.data.problem import Problem
-from odmlib.errors import ParameterError
+from odmlib.errors import ConvergenceWarning, ParameterError
 from odmlib.options import TrainOptions
 from odmlib.selection.cross_validation import cross_validate
 from tests.real_data import real_set
@@ -118,6 +118,35 @@ def test_start_from_a_model():
     assert warm.report["status"] == "converged" and warm.report["iterations"] < cold.report["iterations"]
     with pytest.raises(ParameterError, match="labels"):
         train(X[y < 4], y[y < 4], kernel="linear", init=cold)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_every_solver_starts_from_a_model(kernel, k):
+    X, y = problem(45, m=300, k=k, spread=1.5)
+    options = {"kernel": kernel, "C": 2, "tol": 1e-4}
+    cold = train(X, y, **options)
+    order = np.random.default_rng(0).permutation(len(y))  # labels appear in another order
+    for solver in ("auto", "dcd") if kernel == "linear" else ("auto",):
+        whole = train(X[order], y[order], solver=solver, **options)
+        warm = train(X[order], y[order], solver=solver, init=cold, **options)
+        assert warm.report["status"] == "converged"
+        assert warm.report["iterations"] < whole.report["iterations"]
+        assert warm.report["details"]["objective"] <= cold.report["details"]["objective"] * (1 + 2e-4)
+
+
+def test_start_with_no_time_left_says_what_it_knows():
+    X, y = problem(46, m=200, k=4)
+    cold = train(X, y, kernel="rbf", C=2)
+    with pytest.warns(ConvergenceWarning):
+        warm = train(X, y, kernel="rbf", C=2, init=cold, time_limit=1e-9)
+    assert warm.report["status"] == "time_limit" and warm.report["gap"] <= 1
+
+
+def test_linear_machine_does_not_start_from_a_kernel():
+    X, y = problem(47, m=60, k=3)
+    with pytest.raises(ParameterError, match="model to start from has a kernel"):
+        train(X, y, kernel="linear", init=train(X, y, kernel="rbf"))
 
 
 def test_refused():
