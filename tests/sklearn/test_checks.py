@@ -80,6 +80,7 @@ def test_default(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 @parametrize_with_checks(OTHERS, expected_failed_checks=expected_failures)
 def test_other_settings(estimator, check):
     check(estimator)
