@@ -14,6 +14,8 @@ from odmlib.sklearn.estimators import (
     MultiClassODM,
     ODMClassifier,
     ODMLClassifier,
+    ScalableODM,
+    SemiSupervisedODM,
     SVMClassifier,
 )
 
@@ -24,4 +26,6 @@ __all__ = [
     "ODMClassifier",
     "ODMLClassifier",
     "SVMClassifier",
+    "ScalableODM",
+    "SemiSupervisedODM",
 ]

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from odmlib.options import KMOMD_LAMBDA
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data.problem import Problem
+from odmlib.model.model import Model
+from odmlib.options import KMOMD_LAMBDA, TrainOptions
 from odmlib.sklearn.base import MarginClassifier
 
 KERNEL = ("kernel", "gamma", "degree", "coef0", "cache_mb")
 COST = ("C", "lambda_")
 BAND = ("nu", "theta")
+SEMI_SUPERVISED = ("unlabeled", "balance", "max_disagree", "max_cuts")
+PARTITIONS = ("partition", "partitions", "levels", "stop_level", "landmarks", "approx", "rank")
 TASKS = ("multiclass", "decision_function_shape")
 RUN = ("probability", "class_weight", "tol", "max_iter", "time_limit", "solver", "n_jobs", "random_state",
        "warm_start", "callback")  # fmt: skip
@@ -159,5 +169,78 @@ class SVMClassifier(
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> SVMClassifier().fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+
+class SemiSupervisedODM(
+    MarginClassifier,
+    machine="ssodm",
+    parameters=(
+        "lambda1", "lambda2", "C", *BAND, *KERNEL, "bias", *TASKS, *SEMI_SUPERVISED, "shrinking", *RUN
+    ),
+    defaults={"C": None, "unlabeled": -1},
+):  # fmt: skip
+    """Semi-supervised ODM: rows whose label in y is `unlabeled` (-1, as elsewhere in scikit-learn) help too.
+
+    lambda1, lambda2 : total weights of the labeled and of the unlabeled rows
+    balance, max_disagree, max_cuts : as in `odmlib.train`; a fraction is that of classes_[1]. More than two
+        classes: where fractions are not given, they are those of the labeled rows
+
+    The other parameters and the attributes mean what they mean in `ODMClassifier`; `transduction_` has the
+    label of every training row, given or found.
+
+    >>> from sklearn.datasets import make_moons
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> seen = [label if i < 10 else -1 for i, label in enumerate(y)]
+    >>> machine = SemiSupervisedODM().fit(X, seen)
+    >>> machine.transduction_.shape, machine.classes_.tolist()
+    ((200,), [0, 1])
+    """
+
+    unlabeled: Any
+    balance: Any
+    transduction_: NDArray
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        super().fit(X, y, sample_weight)
+        if self.model_.assigned is not None:
+            self.transduction_[self.transduction_ == self.unlabeled] = self.model_.assigned
+        return self
+
+    def _encode(self, y: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
+        known = y != self.unlabeled
+        classes, codes = super()._encode(y[known])
+        places = np.full(len(y), -1, dtype=np.int64)
+        places[known] = codes
+        self.transduction_ = y.copy()
+        return classes, places
+
+    def _train_options(self, problem: Problem, previous: Model | None) -> TrainOptions:
+        options = super()._train_options(problem, previous)
+        if len(problem.labels) > 2 and isinstance(self.balance, str):
+            known = problem.codes >= 0
+            counts = np.bincount(
+                problem.codes[known], problem.sample_weights[known], minlength=len(problem.labels)
+            )
+            shares = dict(zip(problem.labels.tolist(), (counts / counts.sum()).tolist(), strict=True))
+            options = dataclasses.replace(options, balance=shares)
+        return options
+
+
+class ScalableODM(
+    MarginClassifier,
+    machine="sodm",
+    parameters=(*COST, *BAND, *KERNEL, "bias", *TASKS, *PARTITIONS, "shrinking", *RUN),
+):
+    """SODM: ODM by partitions of the rows, merged level by level, for kernels on very many rows.
+
+    partition, partitions, levels, stop_level, landmarks, approx, rank : as in `odmlib.train`
+
+    The other parameters and the attributes mean what they mean in `ODMClassifier`.
+
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> ScalableODM(levels=2).fit(X, y).score(X, y) > 0.9
     True
     """
