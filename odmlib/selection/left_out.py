@@ -33,6 +33,7 @@ from odmlib.solvers.inverse import inverse_bytes, inverse_diagonal, inverse_fact
 
 Floats = NDArray[np.float64]
 
+NOTHING = 1e-10  # a margin this small is what rounding leaves of b_i - b_i: the other rows say nothing
 FILL_ROWS = 1024  # kernel rows between two looks at Ctrl-C
 
 
@@ -91,7 +92,7 @@ def left_out_margins(
         if formula.name == "precomputed":
             part = part.on_columns(outside.astype(np.int32))
         left_out, weighed = _dual(_kernel_matrix(part, formula, shift, threads), y, c, b, threads)
-    result[outside] = left_out
+    result[outside] = np.where(np.abs(left_out) <= NOTHING, 0.0, left_out)
     sides = int(np.count_nonzero(b < 1)) - int(np.count_nonzero(b > 1))
     bound = float(weighed.sum()) + loss.theta * sides
     return LeftOut(result, bound)

@@ -153,3 +153,13 @@ def test_from_a_model_that_is_there():
     model = odmlib.train(X, y, gamma=0.5)
     result = leave_one_out_of(model, Problem.from_arrays(X, y), TrainOptions(gamma=0.5))
     assert result.scores.tolist() == odmlib.leave_one_out(X, y, gamma=0.5).scores.tolist()
+
+
+def test_rows_of_which_the_others_say_nothing():
+    """Rows so far apart that every kernel value between them is 0: rounding must not decide for them."""
+    X, y = 100.0 * np.arange(40.0)[:, None], np.array([1, 2, 2, 2] * 10)
+    result = odmlib.leave_one_out(X, y, gamma=1.0, C=3.0)
+    refits = [odmlib.train(np.delete(X, i, 0), np.delete(y, i), gamma=1.0, C=3.0) for i in range(1, 40, 13)]
+    for model, i in zip(refits, range(1, 40, 13), strict=True):
+        assert model.predict(X[i : i + 1])[0] == result.predicted[i] == 2
+    assert result.accuracy == 0.75 and not result.scores.any()
