@@ -160,6 +160,26 @@ def test_a_visited_row_has_no_violation():
     assert state.largest_violation <= 1e-13
 
 
+def test_rows_take_a_new_label_when_they_are_visited():
+    X, labels = problem(21, m=200, k=6, spread=4)
+    state = JointState(Rows(Dataset.from_any(X), 0.0), labels, np.full(200, 5.0), 6, 0.5, 0.2, False, 0)
+    for _ in range(8):
+        state.begin_epoch()
+        state.advance(10**9)
+    state.measure()
+    before, weights = state.others.copy(), state.weights.copy()
+    state.reassign()
+    moving = state.wanted != state.others
+    assert moving.any() and (state.beta[moving] > 0).all()
+    assert np.array_equal(state.weights, weights) and (before != state.wanted).sum() >= moving.sum()
+    state.begin_epoch()
+    state.advance(10**9)
+    assert np.array_equal(state.others, state.wanted)
+    weights = state.weights.copy()
+    state.rebuild()
+    np.testing.assert_allclose(weights, state.weights, rtol=1e-10, atol=1e-10)
+
+
 def test_objective_falls_from_label_to_label():
     """J_new <= J_old + gap_new for every q."""
     X, labels = problem(4, m=80, k=6, spread=3)
@@ -293,13 +313,22 @@ def test_large_lambda_converges(lambda_):
     assert result.solver == "newton"
 
 
-def test_conjugate_gradients_and_factorised_hessian_agree(monkeypatch):
+@pytest.mark.parametrize("relaxation", ["majorise", "frozen"])
+def test_preconditioners_and_factorised_hessian_agree(monkeypatch, relaxation):
     from odmlib.solvers import joint_newton
 
     X, labels = problem(15, m=100, k=5)
-    a = solve(X, labels, 5, 1000.0, bias=1.0, solver="newton")
+    options = {"bias": 1.0, "solver": "newton", "relaxation": relaxation}
+    if relaxation == "frozen":  # one convex problem is enough; the outer loop need not come to rest
+        options["mu"] = 0.0
+    a = solve(X, labels, 5, 1000.0, **options)
     monkeypatch.setattr(joint_newton, "MAX_EXPLICIT", 0)
-    b = solve(X, labels, 5, 1000.0, bias=1.0, solver="newton")
+    b = solve(X, labels, 5, 1000.0, **options)
+    monkeypatch.setattr(joint_newton, "MAX_BLOCK_VALUES", 0)
+    c = solve(X, labels, 5, 1000.0, **options)
+    assert b.details["cg_steps"] < c.details["cg_steps"]  # blocks are the better preconditioner
+    assert c.status == CONVERGED
+    assert a.details["objective"] == pytest.approx(c.details["objective"], rel=1e-6)
     assert a.details["cg_steps"] == 0 < b.details["cg_steps"]
     assert a.status == b.status == CONVERGED
     assert a.details["objective"] == pytest.approx(b.details["objective"], rel=1e-6)
