@@ -48,7 +48,8 @@ Floats = NDArray[np.float64]
 LOCAL_TOL = 1e-2  # to which partitions are solved: what is below is not theirs to know
 ACTIVE_TOL = 0.3  # part of the tolerance to which the rows at work are solved, to be right for all rows
 MOST_ROWS = 0.5  # at work: from here on all rows may be as well
-MAX_ROUNDS = 30
+ROUND_GAIN = 0.1  # far from the end: to this part of the gap that the last look found
+MAX_ROUNDS = 50
 LOCAL_ITERATIONS = 20  # blocks of rows per partition at most, however hard it is
 
 
@@ -138,11 +139,13 @@ def _solve_whole(problem: LevelProblem, duals: Floats, effort: Effort) -> Solver
         slopes = slopes_and_curvatures(problem.loss, known.margins, problem.costs, effort.threads)[1]
         active = np.flatnonzero((known.duals != 0) | (slopes != 0))
         if len(active) > MOST_ROWS * m:
-            rest = _solve(problem, known.duals, effort, _ActiveControl(control, iterations, len(active), m))
+            rest = _solve(problem, known.duals, effort, _ActiveControl(control, iterations))
             rest.iterations += iterations
             return rest
         part = problem.restricted(active)
-        some = _solve(part, known.duals[active], effort, _ActiveControl(control, iterations, len(active), m))
+        tol = max(ACTIVE_TOL * control.tol, ROUND_GAIN * known.gap)
+        stage = f"{len(active)} of {m} rows"
+        some = _solve(part, known.duals[active], effort, _ActiveControl(control, iterations, tol, stage))
         iterations += some.iterations
         if some.status in (TIME_LIMIT, STOPPED):  # no time to look at all rows: the last point that was
             known.status = some.status
@@ -153,9 +156,9 @@ def _solve_whole(problem: LevelProblem, duals: Floats, effort: Effort) -> Solver
         known = _look(problem, duals, effort)
         if known.status == MAX_ITER and some.status not in (CONVERGED, MAX_ITER):
             known.status = some.status
+        known.details["rounds"] = rounds
         if control.max_iter is not None and iterations >= control.max_iter:
             break
-        known.details["rounds"] = rounds
     known.iterations = iterations
     return known
 
@@ -184,19 +187,17 @@ def _look(problem: LevelProblem, duals: Floats, effort: Effort) -> SolverResult:
 
 
 class _ActiveControl(Control):
-    """The control of a round on some rows: a little below the tolerance, its gap not that of all rows."""
+    """The control of a round on some rows: a tolerance of its own, and a gap that is not that of all rows."""
 
-    def __init__(self, control: Control, done: int, n_active: int, n_rows: int):
+    def __init__(self, control: Control, done: int, tol: float | None = None, stage: str = ""):
         left = None if control.max_iter is None else max(0, control.max_iter - done)
         told = None if control.callback is None else self._tell
-        whole = n_active > MOST_ROWS * n_rows
-        super().__init__(control.tol * (1 if whole else ACTIVE_TOL), left, control.time_limit, told)
-        self.started, self.control, self.done, self.whole = control.started, control, done, whole
-        self.stage = "" if whole else f"{n_active} of {n_rows} rows"
+        super().__init__(control.tol if tol is None else tol, left, control.time_limit, told)
+        self.started, self.control, self.done, self.stage = control.started, control, done, stage
 
     def _tell(self, progress: Progress) -> object:
         assert self.control.callback is not None
-        gap = progress.gap if self.whole else math.inf
+        gap = math.inf if self.stage else progress.gap
         return self.control.callback(
             dataclasses.replace(progress, iteration=self.done + progress.iteration, gap=gap, stage=self.stage)
         )
