@@ -64,7 +64,14 @@ class Sodm(Odm):
         result.details["blocks"] = n_blocks
         return result
 
-    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
+    def solve_kernel(
+        self,
+        kernel: Kernel,
+        task: Task,
+        effort: Effort,
+        start: Floats | None,
+        start_scores: Floats | None = None,
+    ) -> SolverResult:
         from odmlib.machines.levels import LevelProblem, solve_by_levels
         from odmlib.solvers.partitions import Plan, make_partitions, make_plan
 

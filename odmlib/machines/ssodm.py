@@ -388,7 +388,14 @@ class Ssodm(Odm):
         solver.rows = rows
         return self._solve(solver, task)
 
-    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
+    def solve_kernel(
+        self,
+        kernel: Kernel,
+        task: Task,
+        effort: Effort,
+        start: Floats | None,
+        start_scores: Floats | None = None,
+    ) -> SolverResult:
         solver = self._solver(KernelSolver, task, effort)
         solver.kernel = kernel
         return self._solve(solver, task)
