@@ -146,9 +146,8 @@ def convergence_message(report: dict[str, Any], tol: float) -> str:
 
 
 def _early(report: dict[str, Any]) -> str:
-    levels: list[dict[str, Any]] = report.get("levels") or next(
-        (task["levels"] for task in report.get("tasks", ())), []
-    )
+    found = [report, *report.get("tasks", ())]
+    levels = next((part["levels"] for part in found if "levels" in part), None)
     level = levels[-1]["level"] if levels else 0
     if level == 0:
         return "cascade does not look again at rows it left out,"

@@ -371,3 +371,11 @@ def test_rounds_obey_limits(data):
         model = odmlib.train(X, y, tol=1e-9, callback=lambda progress: "rows" in progress.stage, **given)
     # the point is the last one that was seen with all rows: its certificate is true
     assert model.report["primal"] - model.report["dual"] >= 0 and np.isfinite(model.report["gap"])
+
+
+def test_stopping_early_with_many_classes_says_so(data):
+    X, _ = data
+    y = np.digitize(X[:, 0], [-0.5, 0.5])
+    with pytest.warns(odmlib.ConvergenceWarning, match="in 3 of 3 tasks training ended at level 1, as asked"):
+        model = odmlib.train(X, y, machine="sodm", gamma=0.5, partitions=2, stop_level=1)
+    assert model.report["status"] == "early"
