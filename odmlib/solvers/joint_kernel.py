@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 # of a block; large C needs many: rows that are solved together do not undo each other's steps
 LEAST_BLOCK, MOST_BLOCK = 128, 1024
+MOST_BLOCK_VALUES = 15_000_000  # kernel values of a block: between two looks at the clock
 STALL_PASSES = 50  # through all rows without a better dual value
 STALL_PROGRESS = 1e-10
 
@@ -50,7 +51,7 @@ def solve_joint_kernel(
     """
     m, frozen = kernel.n_rows, relaxation == "frozen"
     cache = RowCache(kernel, cache_bytes, float32_is_too_coarse(kernel, costs))
-    block = max(LEAST_BLOCK, min(m // 2, MOST_BLOCK))
+    block = max(LEAST_BLOCK, min(m // 2, MOST_BLOCK, MOST_BLOCK_VALUES // max(1, m)))
     state = JointKernel(kernel, labels, costs, n_classes, nu, theta, frozen, seed, cache, block, threads)
     decide = Labels(frozen and nu > 0, control.tol)
     movable = state.movable()
