@@ -9,7 +9,7 @@ from odmlib.errors import ParameterError
 from odmlib.options import KERNELS, MACHINES, SOLVERS, TrainOptions, flag_of, option_fields
 
 GOOD = {
-    "machine": ["odm"],
+    "machine": list(MACHINES),
     "kernel": list(KERNELS),
     "degree": [1, 3, 100, np.int64(2)],
     "gamma": ["scale", "auto", 1e-300, 1, 1e300, np.float32(0.5)],
@@ -53,7 +53,7 @@ GOOD = {
 NO_NUMBERS = ["1", "abc", [1], np.array([1.0]), 1j, {}]
 NOT_FINITE = [np.nan, np.inf, -np.inf]
 BAD = {
-    "machine": ["ODM", "", 2, None, "ssodm"],
+    "machine": ["ODM", "", 2, None],
     "kernel": ["RBF", "", 2, None, "laplace"],
     "degree": [0, -1, 101, 2.5, 2.0, None, *NO_NUMBERS, *NOT_FINITE],
     "gamma": [0, -1, "0.5", "wide", None, *NO_NUMBERS, *NOT_FINITE],
