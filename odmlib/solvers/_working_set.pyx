@@ -17,7 +17,7 @@ A block S of rows is optimised with all others fixed: with b = z_S - Q_SS a_S th
 3. Losses with a kink (SVM, ODM^L) have no such primal, and the Newton steps are on the block's dual. conj_i is
    quadratic on each of up to three pieces [l_i, u_i], with second derivative r_i (SVM: one, [0, cost], and r = 0). With the
    gradient g = z + conj'(a) and F = the rows that g does not press against the end of the last piece,
-   (Q_FF + diag(r_F)) d = -g_F,  a <- clip(a + t d, l, u), t halved until the objective falls as it should. A sweep before
+   (Q_FF + diag(r_F)) d = -g_F,  a <- clip(a + t d, l, u), t halved until the objective falls as it should. Sweeps before
    each step finds the pieces and the bounds that hold: one-row steps cross from piece to piece.
 
 Scores f_i = y_i z_i of all rows are kept in float64. Kernels: they are updated with the q kernel rows of the block
@@ -52,6 +52,7 @@ cdef int FIRST_SWEEPS = 3        # before the rate of the sweeps is judged
 cdef int MAX_SWEEPS = 40         # more of them cost as much as a few Newton steps
 cdef int MAX_NEWTON_STEPS = 30   # they are finite in theory and fewer than ten as a rule
 cdef int LINE_SEARCH_STEPS = 40
+cdef int SWEEPS_BETWEEN = 5      # before each Newton step on the dual: they find most of the bounds that hold
 cdef int TRIES = 3               # lengths of a Newton step on the dual, each a quarter of the last
 cdef double ENOUGH_DESCENT = 1e-2
 cdef double FIRST_RIDGE = 1e-8   # of the largest diagonal value, where the free rows are dependent; then
@@ -412,11 +413,12 @@ cdef class WorkingSet:
         return self.gap <= self.target or self.steps_here == MAX_NEWTON_STEPS
 
     cdef bint _dual_newton_step(self) noexcept nogil:
-        """A sweep and one step on the dual; true when the block is solved or no step is possible."""
+        """Sweeps and one step on the dual; true when the block is solved or no step is possible."""
         cdef index_t k, i, n = 0
         cdef int turn
         cdef double slope, step = 1, descent, change, ridge = 0
-        self._sweep()
+        for turn in range(SWEEPS_BETWEEN):
+            self._sweep()
         self.gap = self._block_gap()
         if self.gap <= self.target or not isfinite(self.gap):
             return True
