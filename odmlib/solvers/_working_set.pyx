@@ -18,7 +18,7 @@ A block S of rows is optimised with all others fixed: with b = z_S - Q_SS a_S th
    quadratic on each of up to three pieces [l_i, u_i], with second derivative r_i (SVM: one, [0, cost], and r = 0). With the
    gradient g = z + conj'(a) and F = the rows that g does not press against the end of the last piece,
    (Q_FF + diag(r_F)) d = -g_F,  a <- clip(a + t d, l, u), t halved until the objective falls as it should. Sweeps before
-   each step finds the pieces and the bounds that hold: one-row steps cross from piece to piece.
+   each step find the pieces and the bounds that hold: one-row steps cross from piece to piece.
 
 Scores f_i = y_i z_i of all rows are kept in float64. Kernels: they are updated with the q kernel rows of the block
 at once. Linear machines need no kernel rows: w = sum_i a_i y_i x_i is kept, f = X w, and Q_SS comes from the rows
