@@ -95,9 +95,12 @@ class Problem:
         if len(codes) == 0:
             raise ParameterError(f"no row has a label; {machine} needs labeled rows of two classes")
         if len(present) < 2:
-            which = "all rows" if labeled.all() else "all labeled rows"
+            which, others = "all rows", ""
+            if not labeled.all():
+                which, others = "all labeled rows", ", the others count as unlabeled (--unlabeled LABEL)"
             raise ParameterError(
-                f"{which} have the same label ({show_labels(present)}); {machine} needs rows of two classes"
+                f"{which} have the same label ({show_labels(present)}){others}; "
+                f"{machine} needs rows of two classes"
             )
         if not weights.any():
             raise ParameterError(
