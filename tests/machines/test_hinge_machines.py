@@ -161,8 +161,8 @@ sys.exit(status)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_odml_on_a9a_within_a_gigabyte(kernel, tmp_path):
-    """Peak memory in the first minute: by then the cache is full and every row was in a block."""
-    arguments = ["-s", "1", "-t", kernel, "-m", "500", "--time-limit", "60", "-q", str(real_path("a9a"))]
+    """To the usual gap, where the published form needs three matrices of 32,561 x 32,561."""
+    arguments = ["-s", "1", "-t", kernel, "-m", "500", "--time-limit", "800", "-q", str(real_path("a9a"))]
     arguments.append(str(tmp_path / "model"))
     run = subprocess.run(
         [sys.executable, "-c", RUN, *arguments],
@@ -173,7 +173,8 @@ def test_odml_on_a9a_within_a_gigabyte(kernel, tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert int(run.stdout.split()[-1]) < MEMORY_LIMIT
-    assert odmlib.load_model(tmp_path / "model").machine == "odml"
+    model = odmlib.load_model(tmp_path / "model")
+    assert model.machine == "odml" and model.report["status"] == "converged" and model.report["gap"] <= 1e-3
 
 
 def test_odml_kernel_converges_where_the_centre_is_hard_to_find():
