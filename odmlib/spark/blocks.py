@@ -71,7 +71,7 @@ class RowBlock:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the driver learns of a block; `fault`: what is wrong with its rows, which it then does not have."""
+    """What the driver learns of a block; `fault`: what is wrong with the rows in its place."""
 
     number: int
     n_rows: int = 0
@@ -126,7 +126,7 @@ def blocks_of_rows(partition: int, n_partitions: int, records: Iterable[Any]) ->
             if vector is None:
                 raise ParameterError("a row has no features (null)")
             vectors.append(vector)
-            numbers.append(tuple(math.nan if x is None else x for x in (label, weight)))
+            numbers.append((math.nan if label is None else label, math.nan if weight is None else weight))
             n_values += len(vector.values)
             if n_values >= BLOCK_VALUES:
                 yield block()

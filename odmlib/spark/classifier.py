@@ -125,9 +125,11 @@ class ODMParams(
 class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsReadable):
     """Linear optimal margin distribution machine on a DataFrame, trained where its partitions are.
 
-    Columns as in LinearSVC: featuresCol (vectors), labelCol (0 and 1, or -1 and +1), weightCol; the model adds
-    rawPredictionCol and predictionCol. Stops at the relative duality gap `tol`, computed over all rows.
+    Columns as in LinearSVC: featuresCol (vectors), labelCol (0 and 1, or -1 and +1), weightCol; the model
+    adds rawPredictionCol and predictionCol. Stops at the relative duality gap `tol`, computed over all rows.
     """
+
+    _input_kwargs: dict[str, Any]  # of keyword_only
 
     @keyword_only
     def __init__(
@@ -208,7 +210,7 @@ class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsR
 
     def train_options(self) -> TrainOptions:
         """The parameters as odmlib's own options; ParameterError where one is out of range."""
-        weight: dict[str, float] = {"C": self.getC()}
+        weight: dict[str, Any] = {"C": self.getC()}
         if self.isSet(self.regParam):
             if self.isSet(self.C):
                 raise ParameterError("C and regParam = 1/(C x rows) say the same thing; give one of them")
@@ -272,7 +274,7 @@ def check_column(dataset: DataFrame, name: str, parameter: str, kind: type, expe
 
 
 class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritable, DefaultParamsReadable):
-    """What ODMClassifier returns; `odm` is the same machine as an odmlib.Model, with the report of training."""
+    """What ODMClassifier returns; `odm` is the same machine as an odmlib.Model."""
 
     def __init__(self, odm: Model | None = None):
         """Without a model: a place to load one into."""
@@ -372,7 +374,7 @@ class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritab
         return function
 
 
-def decision_value(vector: Vector | None, weights: Any, intercept: float) -> float:
+def decision_value(vector: Any, weights: Any, intercept: float) -> float:
     """One row's; a vector of another width is an error."""
     if vector is None:
         raise ParameterError("a row has no features (null)")
@@ -388,6 +390,8 @@ def decision_value(vector: Vector | None, weights: Any, intercept: float) -> flo
 
 class ModelWriter(DefaultParamsWriter):
     """Parameters as pyspark writes them, and our model file beside."""
+
+    instance: ODMClassificationModel
 
     def saveImpl(self, path: str) -> None:
         """Called by `save`."""

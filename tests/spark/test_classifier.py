@@ -1,0 +1,291 @@
+"""The Spark estimator against training on one machine, and as a part of pyspark.ml."""
+
+import os
+import pickle
+import signal
+
+import numpy as np
+import pytest
+
+import odmlib
+
+from .conftest import frame, new_session, standardised
+
+pytest.importorskip("pyspark", reason="pyspark is not installed")
+
+from pyspark import RDD, TaskContext
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.classification import OneVsRest
+from pyspark.ml.evaluation import BinaryClassificationEvaluator, MulticlassClassificationEvaluator
+from pyspark.ml.feature import StandardScaler
+from pyspark.ml.linalg import Vectors
+from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
+
+from odmlib.spark import ODMClassificationModel, ODMClassifier
+from odmlib.spark import blocks as spark_blocks
+
+X, Y = standardised()
+TOL = 1e-4
+C = 0.003
+
+
+def fitted(data, **options):
+    return ODMClassifier(**({"tol": TOL, "C": C} | options)).fit(data)
+
+
+def weights_of(model):
+    return np.append(model.coefficients.array, model.intercept)
+
+
+def assert_agrees(model, reference):
+    """Both lie within the distance of the optimum that their certificates allow, and these are met."""
+    report, other = model.report, reference.report
+    assert report["status"] == "converged"
+    assert report["gap"] <= TOL
+    assert report["primal"] == pytest.approx(other["primal"], abs=TOL * max(1, other["primal"]))
+    function = reference.function
+    weights = np.zeros(reference.n_features)
+    weights[function.columns] = function.weights[:, 0]
+    expected = np.append(weights, function.bias * function.bias_weights[0])
+    allowed = sum(np.sqrt(2 * r["gap"] * max(1, r["primal"])) for r in (report, other))
+    assert np.linalg.norm(weights_of(model) - expected) <= allowed
+    assert report["margin"]["mean"] == pytest.approx(other["margin"]["mean"], abs=0.01)
+    assert report["margin"]["variance"] == pytest.approx(other["margin"]["variance"], abs=0.01)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse, 0 and 1, weights", "no intercept, regParam"])
+def test_equals_training_on_one_machine(spark, kind):
+    if kind == "dense":
+        model = fitted(frame(spark, X, Y))
+        reference = odmlib.train(X, Y, kernel="linear", C=C, tol=1e-6)
+    elif kind.startswith("sparse"):
+        weights = 0.5 + np.arange(len(Y)) % 3
+        thin = np.where(np.abs(X) > 0.5, X, 0.0)
+        data = frame(spark, thin, (Y > 0).astype(float), weights, sparse=True)
+        model = fitted(data, weightCol="weight", nu=0.3, theta=0.1)
+        reference = odmlib.train(
+            thin, Y, kernel="linear", C=C, nu=0.3, theta=0.1, tol=1e-6, sample_weight=weights
+        )
+    else:
+        model = ODMClassifier(tol=TOL, regParam=0.5, fitIntercept=False).fit(frame(spark, X, Y))
+        reference = odmlib.train(X, Y, kernel="linear", lambda_=2.0, bias=-1, tol=1e-6)
+        assert model.intercept == 0
+    assert_agrees(model, reference)
+    assert model.numFeatures == X.shape[1]
+
+
+def test_columns_and_labels(spark):
+    data = frame(spark, X[:60], Y[:60])
+    model = fitted(data)
+    rows = model.transform(data).collect()
+    scores = X[:60] @ model.coefficients.array + model.intercept
+    np.testing.assert_allclose([row.rawPrediction[1] for row in rows], scores, rtol=1e-12, atol=1e-12)
+    assert all(row.rawPrediction[0] == -row.rawPrediction[1] for row in rows)
+    assert [row.prediction for row in rows] == np.where(scores > 0, 1.0, -1.0).tolist()
+    np.testing.assert_allclose(model.odm.decision_function(X[:60]), scores, rtol=1e-12, atol=1e-12)
+    first = Vectors.dense(X[0])
+    assert model.predictRaw(first)[1] == pytest.approx(scores[0])
+    assert model.predict(first) == rows[0].prediction
+    # other names, label 0, a threshold that nothing reaches, no raw column
+    named = frame(spark, X[:60], Y[:60] > 0).toDF("f", "l", "w")
+    other = ODMClassifier(
+        featuresCol="f", labelCol="l", predictionCol="p", rawPredictionCol="", tol=TOL, C=C, threshold=1e9
+    ).fit(named)
+    found = other.transform(named)
+    assert found.columns == ["f", "l", "w", "p"]
+    assert {row.p for row in found.collect()} == {0.0}
+    np.testing.assert_array_equal(weights_of(other), weights_of(model))
+
+
+def fails_once(index, parts):
+    """Do the work, then die with it: by an exception in one task, with the process in another."""
+    done = list(parts)
+    if TaskContext.get().attemptNumber() == 0:
+        if index == 0:
+            raise RuntimeError("this task fails at first")
+        if index == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return done
+
+
+def test_tasks_that_fail_and_run_again_change_nothing(spark, monkeypatch):
+    data = frame(spark, X, Y)
+    expected, again = fitted(data, tol=1e-3), fitted(data, tol=1e-3)
+    assert pickle.dumps(weights_of(again)) == pickle.dumps(weights_of(expected))
+    rounds, tree_sum = [], spark_blocks.tree_sum
+
+    def sum_of_failing(parts, n_partitions, depth):
+        rounds.append(n_partitions)
+        if len(rounds) <= 3:  # the start, and two gradients
+            parts = parts.mapPartitionsWithIndex(fails_once)
+        return tree_sum(parts, n_partitions, depth)
+
+    monkeypatch.setattr(spark_blocks, "tree_sum", sum_of_failing)
+    model = fitted(data, tol=1e-3)
+    assert len(rounds) >= 3
+    assert pickle.dumps(weights_of(model)) == pickle.dumps(weights_of(expected))
+    assert model.report["gap"] == expected.report["gap"]
+
+
+def test_seed_and_partitions_change_the_start_only(spark):
+    reference = odmlib.train(X, Y, kernel="linear", C=0.001, tol=1e-6)
+    found = [
+        fitted(frame(spark, X, Y, partitions=partitions), seed=seed, C=0.001)
+        for seed, partitions in ((0, 2), (5, 2), (0, 5))
+    ]
+    for model in found:
+        assert_agrees(model, reference)
+    assert len({weights_of(model).tobytes() for model in found}) == 3
+
+
+def test_no_rows_reach_the_driver(spark, monkeypatch):
+    data = frame(spark, X, Y)
+    sizes, collect = [], RDD.collect
+
+    def measured(self):
+        found = collect(self)
+        sizes.append(len(pickle.dumps(found)))
+        return found
+
+    monkeypatch.setattr(RDD, "collect", measured)
+    fitted(data, tol=0.05)
+    assert len(sizes) > 3
+    assert (
+        max(sizes) < 3 * (X.shape[1] + 2) * 8 + 1500
+    )  # one vector per partition; all rows are 136,560 bytes
+
+
+def test_pipeline_is_saved_and_loaded(spark, tmp_path):
+    raw, labels = odmlib.read_data(
+        b"".join(b"%d 1:%d 2:%d\n" % (k % 2, k, 7 * k % 5 + 3 * (k % 2)) for k in range(40))
+    )
+    data = frame(spark, raw.toarray(), labels)
+    scaler = StandardScaler(inputCol="features", outputCol="scaled", withMean=True)
+    machine = ODMClassifier(featuresCol="scaled", tol=TOL, C=0.01, nu=0.25, seed=3)
+    Pipeline(stages=[scaler, machine]).save(str(tmp_path / "pipeline"))
+    pipeline = Pipeline.load(str(tmp_path / "pipeline"))
+    loaded = pipeline.getStages()[1]
+    assert loaded.explainParams() == machine.explainParams()
+    model = pipeline.fit(data)
+    model.save(str(tmp_path / "model"))
+    again = PipelineModel.load(str(tmp_path / "model"))
+    before, after = model.stages[1], again.stages[1]
+    assert isinstance(after, ODMClassificationModel)
+    np.testing.assert_array_equal(weights_of(after), weights_of(before))
+    assert after.gap == before.gap <= TOL
+    assert after.getNu() == 0.25
+    predicted = [[row.prediction for row in one.transform(data).collect()] for one in (model, again)]
+    assert predicted[0] == predicted[1]
+    # the file inside is a model file of odmlib
+    (file,) = (tmp_path / "model" / "stages").glob("1_*/odmlib-model/part-*")
+    np.testing.assert_array_equal(odmlib.load_model(file).function.weights, before.odm.function.weights)
+
+
+def test_cross_validation(spark):
+    data = frame(spark, X[:120], Y[:120] > 0, partitions=2)
+    machine = ODMClassifier(tol=0.01)
+    grid = ParamGridBuilder().addGrid(machine.C, [1e-7, 0.003]).build()
+    search = CrossValidator(
+        estimator=machine,
+        estimatorParamMaps=grid,
+        evaluator=BinaryClassificationEvaluator(),
+        numFolds=2,
+        seed=1,
+    ).fit(data)
+    assert search.bestModel.getC() in (1e-7, 0.003)
+    assert search.avgMetrics[1] > 0.95
+
+
+def test_more_classes_by_one_vs_rest(spark):
+    rows, labels = odmlib.read_data(
+        b"".join(
+            b"%d 1:%d 2:%d\n" % (k % 3, 5 * (k % 3 == 1) + k % 2, 5 * (k % 3 == 2) + k % 4 / 2)
+            for k in range(30)
+        )
+    )
+    data = frame(spark, rows.toarray(), labels, partitions=1)
+    model = OneVsRest(classifier=ODMClassifier(tol=0.05, C=0.01)).fit(data)
+    evaluator = MulticlassClassificationEvaluator(metricName="accuracy")
+    assert evaluator.evaluate(model.transform(data)) > 0.9
+
+
+def test_limit_of_rounds_is_told(spark):
+    with pytest.warns(odmlib.ConvergenceWarning, match="limit of 1 iterations"):
+        model = fitted(frame(spark, X[:50], Y[:50]), C=10.0, maxIter=1, tol=1e-9)
+    assert model.report["status"] == "max_iter"
+    assert model.gap > 1e-9
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([1, 1, 1, 1], "all rows have the same label (1)"),
+        ([1, 2, 3, 1], "labels must be 0 and 1, or -1 and +1, found 1, 2, 3"),
+        ([0, 1, np.nan, 1], "a label is missing or not a number"),
+        ([0, 1, np.inf, 1], "a label is inf"),
+    ],
+)
+def test_wrong_labels(spark, y, message):
+    with pytest.raises(odmlib.ParameterError) as caught:
+        fitted(frame(spark, X[:4], y, partitions=2))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_rows(spark):
+    good = frame(spark, X[:4], [0, 1, 0, 1], partitions=2)
+    with pytest.raises(odmlib.ParameterError, match="no rows"):
+        fitted(good.filter("label > 5"))
+    with pytest.raises(odmlib.ParameterError, match="a row weight is -1"):
+        fitted(frame(spark, X[:4], [0, 1, 0, 1], [1, 1, 1, -1], partitions=2), weightCol="weight")
+    with pytest.raises(odmlib.ParameterError, match="no weight is left for label 0"):
+        fitted(frame(spark, X[:4], [0, 1, 0, 1], [0, 1, 0, 1], partitions=2), weightCol="weight")
+    mixed = [(Vectors.dense([1.0]), 1.0), (Vectors.dense([1.0, 2.0]), 0.0)]
+    for partitions in (1, 2):  # within a block, and between two
+        data = spark.sparkContext.parallelize(mixed, partitions).toDF(["features", "label"])
+        with pytest.raises(odmlib.ParameterError, match="different numbers of features: 1 and 2"):
+            fitted(data)
+    with pytest.raises(odmlib.ParameterError, match=r"no column 'x' \(featuresCol\)"):
+        fitted(good, featuresCol="x")
+    with pytest.raises(odmlib.ParameterError, match=r"must hold vectors, found double"):
+        fitted(good, featuresCol="label")
+    with pytest.raises(odmlib.ParameterError, match=r"must hold numbers, found vector"):
+        fitted(good, labelCol="features")
+
+
+def test_wrong_parameters():
+    for options, message in (
+        ({"C": 1.0, "regParam": 0.1}, "give one of them"),
+        ({"regParam": 0.0}, "regParam must be > 0"),
+        ({"C": -1.0}, "C "),
+        ({"theta": 1.0}, "theta"),
+        ({"bias": 0.0}, "fitIntercept=False"),
+        ({"aggregationDepth": 0}, "aggregationDepth must be at least 1"),
+    ):
+        with pytest.raises(odmlib.ParameterError, match=message):
+            ODMClassifier(**options).train_options()
+    with pytest.raises(TypeError, match="kernel"):
+        ODMClassifier(kernel="rbf")
+    with pytest.raises(odmlib.ParameterError, match="empty"):
+        ODMClassificationModel().coefficients  # noqa: B018
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_on_a_cluster_of_processes(tmp_path):
+    """Workers in processes of their own, as on several machines."""
+    from pyspark.sql import SparkSession
+
+    if (active := SparkSession.getActiveSession()) is not None:
+        active.stop()
+    settings = {"spark.local.dir": str(tmp_path), "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
+    session = new_session("local-cluster[2,1,1024]", **settings)
+    try:
+        assert session.sparkContext.master.startswith("local-cluster")
+        data = frame(session, X, Y, partitions=7)
+        model = fitted(data)
+        assert_agrees(model, odmlib.train(X, Y, kernel="linear", C=C, tol=1e-6))
+        assert weights_of(fitted(data)).tolist() == weights_of(model).tolist()
+        assert model.transform(data).filter("prediction = label").count() > 540
+    finally:
+        session.stop()
