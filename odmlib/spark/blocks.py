@@ -192,7 +192,7 @@ class SparkBlocks:
 
     def __init__(self, blocks: RDD, machine: Sodm, n_features: int, total_weight: float, depth: int):
         self.blocks, self.machine, self.depth = blocks, machine, depth
-        self.n_features, self.bias = n_features, machine.options.bias_value
+        self.bias = machine.options.bias_value
         self.n_columns = n_features + (self.bias > 0)
         self.total_cost = float(machine.costs(np.array([total_weight]))[0])
         self.n_partitions = blocks.getNumPartitions()
@@ -218,14 +218,13 @@ class SparkBlocks:
     def _run(self, of_block: OfBlock, w: Floats, gather: Callable[[RDD], Any]) -> Any:
         """`gather` gets an RDD of (number, what `of_block` makes of the block)."""
         sent = self.blocks.context.broadcast(w)
-        machine, bias, total_cost, n_features = self.machine, self.bias, self.total_cost, self.n_features
+        machine, bias, total_cost = self.machine, self.bias, self.total_cost
 
         def part(block: RowBlock) -> tuple[int, Any]:
             costs = machine.costs(block.weights)
             share = float(costs.sum() / total_cost)
-            rows = block.rows.with_features(n_features)
             return block.number, of_block(
-                Block(rows, bias, block.signs, costs, share, block.number), sent.value, machine
+                Block(block.rows, bias, block.signs, costs, share, block.number), sent.value, machine
             )
 
         try:
@@ -280,15 +279,15 @@ class Whole:
     labels: NDArray[np.float64]  # that of sign +1 first
 
 
-def train_blocks(blocks: RDD, options: TrainOptions, depth: int = 2, same_width: bool = True) -> Model:
-    """Train on an RDD of RowBlock and Fault; `same_width`: rows of different widths are a fault."""
+def train_blocks(blocks: RDD, options: TrainOptions, depth: int = 2) -> Model:
+    """Train on an RDD of RowBlock and Fault; `depth`: of the tree of sums."""
     from pyspark import StorageLevel
 
     started = time.perf_counter()
     control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
     blocks = blocks.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        whole = joined(blocks.map(lambda block: block.summary).collect(), same_width)
+        whole = joined(blocks.map(lambda block: block.summary).collect())
         machine = Sodm(options, whole.total_weight)
         spread = SparkBlocks(blocks, machine, whole.n_features, whole.total_weight, depth)
         with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
@@ -338,7 +337,7 @@ def train_blocks(blocks: RDD, options: TrainOptions, depth: int = 2, same_width:
     return model
 
 
-def joined(summaries: list[Summary], same_width: bool) -> Whole:
+def joined(summaries: list[Summary]) -> Whole:
     """ParameterError says why the rows are not a problem of two classes."""
     summaries = sorted(summaries, key=lambda summary: summary.number)
     for summary in summaries:
@@ -348,7 +347,7 @@ def joined(summaries: list[Summary], same_width: bool) -> Whole:
     if n_rows == 0:
         raise ParameterError("the data have no rows; at least two, of different classes, are needed")
     widths = sorted({summary.n_features for summary in summaries})
-    if same_width and len(widths) > 1:
+    if len(widths) > 1:
         raise ParameterError(f"rows have different numbers of features: {widths[0]} and {widths[-1]}")
     if widths[-1] == 0:
         raise ParameterError("rows have no features")

@@ -17,7 +17,6 @@ NOT_OURS = (
     "ignore:unclosed <socket:ResourceWarning",
     "ignore:subprocess .* is still running:ResourceWarning",
     "ignore:PySpark does not yet fully support pandas:FutureWarning",
-    "ignore::pytest.PytestUnraisableExceptionWarning",
 )
 
 
@@ -70,9 +69,10 @@ def standardised():
     return (X - X.mean(axis=0)) / X.std(axis=0), y
 
 
-def frame(session, X, y, weights=None, sparse=False, partitions=3):
+def frame(session, X, y, weights=None, sparse=False, partitions=2):
     """A DataFrame of these rows, dealt to partitions in their order."""
-    from pyspark.ml.linalg import Vectors
+    from pyspark.ml.linalg import Vectors, VectorUDT
+    from pyspark.sql.types import DoubleType, StructType
 
     def vector(row):
         if not sparse:
@@ -82,4 +82,5 @@ def frame(session, X, y, weights=None, sparse=False, partitions=3):
 
     weights = np.ones(len(y)) if weights is None else weights
     rows = [(vector(x), float(label), float(s)) for x, label, s in zip(X, y, weights, strict=True)]
-    return session.sparkContext.parallelize(rows, partitions).toDF(["features", "label", "weight"])
+    schema = StructType().add("features", VectorUDT()).add("label", DoubleType()).add("weight", DoubleType())
+    return session.createDataFrame(session.sparkContext.parallelize(rows, partitions), schema)
