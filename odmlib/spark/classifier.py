@@ -355,10 +355,6 @@ class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritab
         """A reader; `load(path)` is short for `read().load(path)`."""
         return ModelReader(cls)
 
-    def copy(self, extra: Any = None) -> ODMClassificationModel:
-        """The same machine with its own parameters."""
-        return super().copy(extra)
-
     @property
     def _odm(self) -> Model:
         if self.odm is None:

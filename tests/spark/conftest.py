@@ -1,5 +1,6 @@
 """One Spark session for all tests here; without Java or pyspark they are skipped."""
 
+import gc
 import shutil
 import signal
 import sys
@@ -12,8 +13,9 @@ import odmlib
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-# what pyspark and py4j themselves leave behind: sockets that end with the process, and words about pandas
+# what pyspark and py4j themselves leave behind: sockets and pools of threads, and words about pandas
 NOT_OURS = (
+    "ignore:unclosed running multiprocessing pool:ResourceWarning",
     "ignore:unclosed <socket:ResourceWarning",
     "ignore:subprocess .* is still running:ResourceWarning",
     "ignore:PySpark does not yet fully support pandas:FutureWarning",
@@ -25,6 +27,13 @@ def pytest_collection_modifyitems(items):
         if Path(__file__).parent in item.path.parents:
             for rule in NOT_OURS:
                 item.add_marker(pytest.mark.filterwarnings(rule))
+
+
+@pytest.fixture(autouse=True)
+def collect_what_is_not_ours():
+    """Here, where these warnings are known, and not in some later test."""
+    yield
+    gc.collect()
 
 
 def new_session(master, **settings):
