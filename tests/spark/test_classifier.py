@@ -197,6 +197,7 @@ def test_cross_validation(spark):
     assert search.avgMetrics[1] > 0.95
 
 
+@pytest.mark.slow
 def test_more_classes_by_one_vs_rest(spark):
     rows, labels = odmlib.read_data(
         b"".join(
