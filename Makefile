@@ -4,6 +4,9 @@ VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check -q
 SOURCES = setup.py pyproject.toml README.md $(shell find odmlib bin -name '*.py' -o -name '*.pyx' -o -name '*.pxd' \
 	-o -name '*.pyi' -o -name '*.h' -o -name 'odm-*')
+# what the suite needs; Spark's tests only where Java is
+TEST_EXTRAS = test$(if $(shell command -v java 2>/dev/null),$(comma)spark)
+comma = ,
 
 .PHONY: demo test test-slow test-debug lint docs bench dist clean
 
@@ -56,7 +59,7 @@ $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/bin/python $(SOURCES)
-	$(PIP) install ".[test]"
+	$(PIP) install ".[$(TEST_EXTRAS)]"
 	@touch $@ $(VENV)/installed
 
 $(VENV)/installed-docs: $(VENV)/bin/python $(SOURCES)

@@ -1,0 +1,414 @@
+"""ODMClassifier and its model for pyspark.ml, with the parameter names and columns of LinearSVC.
+
+Differences to LinearSVC, which minimises  mean loss + regParam/2 |w|^2 :  the loss is ODM's band
+(machines/odm.py) and the objective is written with C, the weight of one row's loss. regParam may be given
+instead: lambda = C x rows = 1 / regParam. The intercept is the weight of a constant feature `bias`, and is
+regularised as the others are. Features are not standardised: put a StandardScaler before it.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyspark import keyword_only
+from pyspark.ml.classification import ClassificationModel, Classifier
+from pyspark.ml.linalg import DenseVector, Vector, Vectors, VectorUDT
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param.shared import (
+    HasAggregationDepth,
+    HasFitIntercept,
+    HasMaxIter,
+    HasRegParam,
+    HasSeed,
+    HasThreshold,
+    HasTol,
+    HasWeightCol,
+)
+from pyspark.ml.util import (
+    DefaultParamsReadable,
+    DefaultParamsReader,
+    DefaultParamsWritable,
+    DefaultParamsWriter,
+)
+from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType
+
+from odmlib.errors import ConvergenceWarning, ModelFormatError, ParameterError
+from odmlib.machines.training import convergence_message
+from odmlib.model.functions import LinearFunction
+from odmlib.model.model import Model
+from odmlib.model.text_format import load_model
+from odmlib.options import TrainOptions
+from odmlib.solvers.control import CONVERGED
+from odmlib.solvers.distributed import MAX_ROUNDS
+from odmlib.spark.blocks import blocks_of_rows, train_blocks
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+
+MODEL_FOLDER = "odmlib-model"  # inside the directory of a saved model: our model file as Spark's text
+
+
+class ODMParams(
+    HasMaxIter,
+    HasRegParam,
+    HasTol,
+    HasFitIntercept,
+    HasSeed,
+    HasWeightCol,
+    HasAggregationDepth,
+    HasThreshold,
+):
+    """Parameters that the estimator and its model share."""
+
+    C: Param[float] = Param(
+        Params._dummy(), "C", "weight of one row's loss; or give regParam", TypeConverters.toFloat
+    )
+    nu: Param[float] = Param(
+        Params._dummy(),
+        "nu",
+        "weight of deviations above the band relative to below, 0 to 1",
+        TypeConverters.toFloat,
+    )
+    theta: Param[float] = Param(
+        Params._dummy(), "theta", "half-width of the loss-free band, 0 <= theta < 1", TypeConverters.toFloat
+    )
+    bias: Param[float] = Param(
+        Params._dummy(),
+        "bias",
+        "value of the constant feature that carries the intercept (fitIntercept)",
+        TypeConverters.toFloat,
+    )
+    threshold: Param[float] = Param(
+        Params._dummy(),
+        "threshold",
+        "label 1 is predicted where the decision value is larger; any number",
+        TypeConverters.toFloat,
+    )
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._setDefault(
+            maxIter=MAX_ROUNDS,
+            tol=1e-3,
+            fitIntercept=True,
+            bias=1.0,
+            seed=0,
+            aggregationDepth=2,
+            threshold=0.0,
+            C=1.0,
+            nu=0.5,
+            theta=0.2,
+        )
+
+    def getC(self) -> float:
+        """The value of C."""
+        return self.getOrDefault(self.C)
+
+    def getNu(self) -> float:
+        """The value of nu."""
+        return self.getOrDefault(self.nu)
+
+    def getTheta(self) -> float:
+        """The value of theta."""
+        return self.getOrDefault(self.theta)
+
+    def getBias(self) -> float:
+        """The value of bias."""
+        return self.getOrDefault(self.bias)
+
+
+class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsReadable):
+    """Linear optimal margin distribution machine on a DataFrame, trained where its partitions are.
+
+    Columns as in LinearSVC: featuresCol (vectors), labelCol (0 and 1, or -1 and +1), weightCol; the model
+    adds rawPredictionCol and predictionCol. Stops at the relative duality gap `tol`, computed over all rows.
+    """
+
+    _input_kwargs: dict[str, Any]  # of keyword_only
+
+    @keyword_only
+    def __init__(
+        self,
+        *,
+        featuresCol: str = "features",
+        labelCol: str = "label",
+        predictionCol: str = "prediction",
+        rawPredictionCol: str = "rawPrediction",
+        weightCol: str | None = None,
+        maxIter: int = MAX_ROUNDS,
+        regParam: float | None = None,
+        tol: float = 1e-3,
+        fitIntercept: bool = True,
+        bias: float = 1.0,
+        threshold: float = 0.0,
+        aggregationDepth: int = 2,
+        seed: int = 0,
+        C: float = 1.0,
+        nu: float = 0.5,
+        theta: float = 0.2,
+    ):
+        super().__init__()
+        self._set(**self._input_kwargs)
+
+    @keyword_only
+    def setParams(self, **given: Any) -> ODMClassifier:
+        """Set parameters by their names."""
+        return self._set(**given)
+
+    def setMaxIter(self, value: int) -> ODMClassifier:
+        """Rounds of L-BFGS at most."""
+        return self._set(maxIter=value)
+
+    def setRegParam(self, value: float) -> ODMClassifier:
+        """1 / (C x rows), instead of C."""
+        return self._set(regParam=value)
+
+    def setC(self, value: float) -> ODMClassifier:
+        """Weight of one row's loss."""
+        return self._set(C=value)
+
+    def setNu(self, value: float) -> ODMClassifier:
+        """Weight of deviations above the band relative to below."""
+        return self._set(nu=value)
+
+    def setTheta(self, value: float) -> ODMClassifier:
+        """Half-width of the band."""
+        return self._set(theta=value)
+
+    def setBias(self, value: float) -> ODMClassifier:
+        """Value of the constant feature."""
+        return self._set(bias=value)
+
+    def setTol(self, value: float) -> ODMClassifier:
+        """Relative duality gap at which training stops."""
+        return self._set(tol=value)
+
+    def setFitIntercept(self, value: bool) -> ODMClassifier:
+        """Whether there is an intercept."""
+        return self._set(fitIntercept=value)
+
+    def setThreshold(self, value: float) -> ODMClassifier:
+        """Decision value above which label 1 is predicted."""
+        return self._set(threshold=value)
+
+    def setWeightCol(self, value: str) -> ODMClassifier:
+        """Column of row weights."""
+        return self._set(weightCol=value)
+
+    def setAggregationDepth(self, value: int) -> ODMClassifier:
+        """Levels of the tree in which sums are made."""
+        return self._set(aggregationDepth=value)
+
+    def setSeed(self, value: int) -> ODMClassifier:
+        """Seed of the start."""
+        return self._set(seed=value)
+
+    def train_options(self) -> TrainOptions:
+        """The parameters as odmlib's own options; ParameterError where one is out of range."""
+        weight: dict[str, Any] = {"C": self.getC()}
+        if self.isSet(self.regParam):
+            if self.isSet(self.C):
+                raise ParameterError("C and regParam = 1/(C x rows) say the same thing; give one of them")
+            if not self.getRegParam() > 0:
+                raise ParameterError(f"regParam must be > 0, found {self.getRegParam():g}")
+            weight = {"lambda_": 1 / self.getRegParam()}
+        if not self.getBias() > 0:
+            raise ParameterError(f"bias must be > 0, found {self.getBias():g}; fitIntercept=False for none")
+        if self.getOrDefault(self.aggregationDepth) < 1:
+            raise ParameterError(
+                f"aggregationDepth must be at least 1, found {self.getOrDefault(self.aggregationDepth)}"
+            )
+        return TrainOptions(
+            machine="sodm",
+            kernel="linear",
+            solver="lbfgs",
+            nu=self.getNu(),
+            theta=self.getTheta(),
+            tol=self.getTol(),
+            max_iter=self.getMaxIter(),
+            seed=self.getSeed(),
+            bias=self.getBias() if self.getFitIntercept() else -1.0,
+            **weight,
+        )
+
+    def _fit(self, dataset: DataFrame) -> ODMClassificationModel:
+        options = self.train_options()
+        records = self._records(dataset)
+        n_partitions = records.getNumPartitions()
+        blocks = records.mapPartitionsWithIndex(
+            lambda partition, some: blocks_of_rows(partition, n_partitions, some)
+        )
+        model = train_blocks(blocks, options, self.getAggregationDepth())
+        if model.report["status"] != CONVERGED:
+            message = convergence_message(model.report, options.tol).replace("-c", "C")
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        return self._copyValues(ODMClassificationModel(model))
+
+    def _records(self, dataset: DataFrame) -> RDD:
+        """(vector, label, weight) of every row."""
+        weight_column = self.getOrDefault(self.weightCol) if self.isDefined(self.weightCol) else None
+        check_column(dataset, self.getFeaturesCol(), "featuresCol", VectorUDT, "vectors")
+        check_column(dataset, self.getLabelCol(), "labelCol", NumericType, "numbers")
+        weight = F.lit(1.0)
+        if weight_column:
+            check_column(dataset, weight_column, "weightCol", NumericType, "numbers")
+            weight = F.col(weight_column).cast("double")
+        columns = F.col(self.getFeaturesCol()), F.col(self.getLabelCol()).cast("double"), weight
+        return dataset.select(*columns).rdd
+
+
+def check_column(dataset: DataFrame, name: str, parameter: str, kind: type, expected: str) -> None:
+    if name not in dataset.columns:
+        known = ", ".join(dataset.columns)
+        raise ParameterError(f"the data have no column '{name}' ({parameter}); they have {known}")
+    found = dataset.schema[name].dataType
+    if not isinstance(found, kind):
+        raise ParameterError(
+            f"column '{name}' ({parameter}) must hold {expected}, found {found.simpleString()}"
+        )
+
+
+class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritable, DefaultParamsReadable):
+    """What ODMClassifier returns; `odm` is the same machine as an odmlib.Model."""
+
+    def __init__(self, odm: Model | None = None):
+        """Without a model: a place to load one into."""
+        super().__init__()
+        self.odm = odm
+
+    @property
+    def numFeatures(self) -> int:
+        """Width of the training rows."""
+        return self._odm.n_features
+
+    @property
+    def numClasses(self) -> int:
+        """2"""
+        return 2
+
+    @property
+    def coefficients(self) -> DenseVector:
+        """The weight of every feature."""
+        function = self._function
+        weights = np.zeros(self.numFeatures)
+        weights[function.columns] = function.weights[:, 0]
+        return Vectors.dense(weights)
+
+    @property
+    def intercept(self) -> float:
+        """What is added to the weighted sum of the features."""
+        return float(self._function.bias * self._function.bias_weights[0])
+
+    @property
+    def gap(self) -> float:
+        """The certificate: relative duality gap over all training rows."""
+        return self._odm.report["gap"]
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """How training went, as of `odm-train --json`."""
+        return self._odm.report
+
+    def setThreshold(self, value: float) -> ODMClassificationModel:
+        """Decision value above which label 1 is predicted."""
+        return self._set(threshold=value)
+
+    def predictRaw(self, value: Vector) -> DenseVector:
+        """(-f, f) with the decision value f of one vector."""
+        decision = decision_value(value, self.coefficients.array, self.intercept)
+        return Vectors.dense([-decision, decision])
+
+    def predict(self, value: Vector) -> float:
+        """The label of one vector."""
+        positive, negative = self._odm.labels.tolist()
+        return positive if self.predictRaw(value)[1] > self.getThreshold() else negative
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        check_column(dataset, self.getFeaturesCol(), "featuresCol", VectorUDT, "vectors")
+        weights, intercept = self.coefficients.array, self.intercept
+        # with Arrow a vector would have to become a list
+        decide = F.udf(lambda vector: decision_value(vector, weights, intercept), "double", useArrow=False)
+        decision = decide(F.col(self.getFeaturesCol()))
+        raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
+        if raw:
+            from pyspark.ml.functions import array_to_vector, vector_to_array
+
+            dataset = dataset.withColumn(raw, array_to_vector(F.array(-decision, decision)))
+            decision = vector_to_array(F.col(raw))[1]
+        if prediction:
+            positive, negative = self._odm.labels.tolist()
+            label = F.when(decision > self.getThreshold(), F.lit(positive)).otherwise(F.lit(negative))
+            dataset = dataset.withColumn(prediction, label)
+        return dataset
+
+    def write(self) -> ModelWriter:
+        """A writer; `save(path)` is short for `write().save(path)`."""
+        return ModelWriter(self)
+
+    @classmethod
+    def read(cls) -> ModelReader:
+        """A reader; `load(path)` is short for `read().load(path)`."""
+        return ModelReader(cls)
+
+    @property
+    def _odm(self) -> Model:
+        if self.odm is None:
+            raise ParameterError(
+                "this model is empty; ODMClassifier.fit or ODMClassificationModel.load make one"
+            )
+        return self.odm
+
+    @property
+    def _function(self) -> LinearFunction:
+        function = self._odm.function
+        assert isinstance(function, LinearFunction)
+        return function
+
+
+def decision_value(vector: Any, weights: Any, intercept: float) -> float:
+    """One row's; a vector of another width is an error."""
+    if vector is None:
+        raise ParameterError("a row has no features (null)")
+    if len(vector) != len(weights):
+        raise ParameterError(f"a row has {len(vector)} features, the model was trained with {len(weights)}")
+    if hasattr(vector, "indices"):
+        return float(vector.values @ weights[vector.indices]) + intercept
+    return float(vector.array @ weights) + intercept
+
+
+# ---------------------------------------------------------------------------------------- files
+
+
+class ModelWriter(DefaultParamsWriter):
+    """Parameters as pyspark writes them, and our model file beside."""
+
+    instance: ODMClassificationModel
+
+    def saveImpl(self, path: str) -> None:
+        """Called by `save`."""
+        super().saveImpl(path)
+        text = self.instance._odm.to_bytes().decode().removesuffix("\n")
+        lines = self.sparkSession.createDataFrame([(text,)], ["value"]).coalesce(1)
+        lines.write.text(os.path.join(path, MODEL_FOLDER))
+
+
+class ModelReader(DefaultParamsReader):
+    """Reads what ModelWriter wrote."""
+
+    def load(self, path: str) -> ODMClassificationModel:
+        """The model that was saved there."""
+        model = super().load(path)
+        folder = os.path.join(path, MODEL_FOLDER)
+        found = [row[0] for row in self.sparkSession.read.text(folder, wholetext=True).collect()]
+        if len(found) != 1:
+            raise ModelFormatError(f"expected one model file, found {len(found)}", folder)
+        odm = load_model(found[0].encode())
+        if odm.scheme != "binary" or not isinstance(odm.function, LinearFunction):
+            raise ModelFormatError("expected a linear machine of two classes", folder)
+        model.odm = odm
+        return model

@@ -1,0 +1,300 @@
+"""The Spark estimator against training on one machine, and as a part of pyspark.ml."""
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import odmlib
+
+from .conftest import frame, standardised
+
+pytest.importorskip("pyspark", reason="pyspark is not installed")
+
+from pyspark import RDD, TaskContext
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.classification import OneVsRest
+from pyspark.ml.evaluation import BinaryClassificationEvaluator, MulticlassClassificationEvaluator
+from pyspark.ml.feature import StandardScaler
+from pyspark.ml.linalg import Vectors
+from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
+
+from odmlib.spark import ODMClassificationModel, ODMClassifier
+from odmlib.spark import blocks as spark_blocks
+
+X, Y = standardised()
+TOL = 1e-4
+C = 0.003
+
+
+@pytest.fixture(scope="module")
+def model(spark):
+    """The machine on all rows."""
+    return fitted(frame(spark, X, Y))
+
+
+def fitted(data, **options):
+    return ODMClassifier(**({"tol": TOL, "C": C} | options)).fit(data)
+
+
+def weights_of(model):
+    return np.append(model.coefficients.array, model.intercept)
+
+
+def assert_agrees(model, reference):
+    """Both lie within the distance of the optimum that their certificates allow, and these are met."""
+    report, other = model.report, reference.report
+    assert report["status"] == "converged"
+    assert report["gap"] <= TOL
+    assert report["primal"] == pytest.approx(other["primal"], abs=TOL * max(1, other["primal"]))
+    function = reference.function
+    weights = np.zeros(reference.n_features)
+    weights[function.columns] = function.weights[:, 0]
+    expected = np.append(weights, function.bias * function.bias_weights[0])
+    allowed = sum(np.sqrt(2 * r["gap"] * max(1, r["primal"])) for r in (report, other))
+    assert np.linalg.norm(weights_of(model) - expected) <= allowed
+    assert report["margin"]["mean"] == pytest.approx(other["margin"]["mean"], abs=0.01)
+    assert report["margin"]["variance"] == pytest.approx(other["margin"]["variance"], abs=0.01)
+
+
+def test_equals_training_on_one_machine(model):
+    assert_agrees(model, odmlib.train(X, Y, kernel="linear", C=C, tol=1e-6))
+    assert model.numFeatures == X.shape[1]
+
+
+def test_weights_sparse_rows_and_labels_0_and_1(spark):
+    weights = 0.5 + np.arange(len(Y)) % 3
+    thin = np.where(np.abs(X) > 0.5, X, 0.0)
+    data = frame(spark, thin, (Y > 0).astype(float), weights, sparse=True)
+    options = {"nu": 0.3, "theta": 0.1}
+    reference = odmlib.train(thin, Y, kernel="linear", C=C, tol=1e-6, sample_weight=weights, **options)
+    assert_agrees(fitted(data, weightCol="weight", **options), reference)
+
+
+def test_regularisation_as_in_spark_and_no_intercept(spark):
+    model = ODMClassifier(tol=TOL, regParam=0.5, fitIntercept=False).fit(frame(spark, X, Y))
+    assert_agrees(model, odmlib.train(X, Y, kernel="linear", lambda_=2.0, bias=-1, tol=1e-6))
+    assert model.intercept == 0
+
+
+def test_columns_and_labels(spark, model):
+    data = frame(spark, X[:60], Y[:60])
+    rows = model.transform(data).collect()
+    scores = X[:60] @ model.coefficients.array + model.intercept
+    np.testing.assert_allclose([row.rawPrediction[1] for row in rows], scores, rtol=1e-12, atol=1e-12)
+    assert all(row.rawPrediction[0] == -row.rawPrediction[1] for row in rows)
+    assert [row.prediction for row in rows] == np.where(scores > 0, 1.0, -1.0).tolist()
+    np.testing.assert_allclose(model.odm.decision_function(X[:60]), scores, rtol=1e-12, atol=1e-12)
+    first = Vectors.dense(X[0])
+    assert model.predictRaw(first)[1] == pytest.approx(scores[0])
+    assert model.predict(first) == rows[0].prediction
+    # other names, label 0, a threshold that nothing reaches, no raw column
+    named = frame(spark, X[:60], Y[:60] > 0).toDF("f", "l", "w")
+    other = ODMClassifier(
+        featuresCol="f", labelCol="l", predictionCol="p", rawPredictionCol="", tol=0.1, C=1e-3, threshold=1e9
+    ).fit(named)
+    found = other.transform(named)
+    assert found.columns == ["f", "l", "w", "p"]
+    assert {row.p for row in found.collect()} == {0.0}
+
+
+def fails_once(index, parts):
+    """Do the work, then die with it: by an exception in one task, with the process in another."""
+    done = list(parts)
+    if TaskContext.get().attemptNumber() == 0:
+        if index == 0:
+            raise RuntimeError("this task fails at first")
+        if index == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return done
+
+
+def test_tasks_that_fail_and_run_again_change_nothing(spark, model, monkeypatch):
+    rounds, tree_sum = [], spark_blocks.tree_sum
+
+    def sum_of_failing(parts, n_partitions, depth):
+        rounds.append(n_partitions)
+        if len(rounds) <= 3:  # the start, and two gradients
+            parts = parts.mapPartitionsWithIndex(fails_once)
+        return tree_sum(parts, n_partitions, depth)
+
+    monkeypatch.setattr(spark_blocks, "tree_sum", sum_of_failing)
+    again = fitted(frame(spark, X, Y))
+    assert len(rounds) >= 3
+    assert weights_of(again).tobytes() == weights_of(model).tobytes()
+    assert again.report["gap"] == model.report["gap"]
+
+
+def test_seed_and_partitions_change_the_start_only(spark, model):
+    others = [fitted(frame(spark, X, Y), seed=5), fitted(frame(spark, X, Y, partitions=5))]
+    for other in others:
+        assert_agrees(other, model.odm)
+    assert len({weights_of(one).tobytes() for one in (model, *others)}) == 3
+
+
+def test_no_rows_reach_the_driver(spark, monkeypatch):
+    data = frame(spark, X, Y)
+    sizes, collect = [], RDD.collect
+
+    def measured(self):
+        found = collect(self)
+        sizes.append(len(pickle.dumps(found)))
+        return found
+
+    monkeypatch.setattr(RDD, "collect", measured)
+    fitted(data, tol=0.05)
+    assert len(sizes) > 3
+    assert (
+        max(sizes) < 3 * (X.shape[1] + 2) * 8 + 1500
+    )  # one vector per partition; all rows are 136,560 bytes
+
+
+def test_pipeline_is_saved_and_loaded(spark, tmp_path):
+    raw, labels = odmlib.read_data(
+        b"".join(b"%d 1:%d 2:%d\n" % (k % 2, k, 7 * k % 5 + 3 * (k % 2)) for k in range(40))
+    )
+    data = frame(spark, raw.toarray(), labels)
+    scaler = StandardScaler(inputCol="features", outputCol="scaled", withMean=True)
+    machine = ODMClassifier(featuresCol="scaled", tol=TOL, C=0.01, nu=0.25, seed=3)
+    Pipeline(stages=[scaler, machine]).save(str(tmp_path / "pipeline"))
+    pipeline = Pipeline.load(str(tmp_path / "pipeline"))
+    loaded = pipeline.getStages()[1]
+    assert loaded.explainParams() == machine.explainParams()
+    model = pipeline.fit(data)
+    model.save(str(tmp_path / "model"))
+    again = PipelineModel.load(str(tmp_path / "model"))
+    before, after = model.stages[1], again.stages[1]
+    assert isinstance(after, ODMClassificationModel)
+    np.testing.assert_array_equal(weights_of(after), weights_of(before))
+    assert after.gap == before.gap <= TOL
+    assert after.getNu() == 0.25
+    predicted = [[row.prediction for row in one.transform(data).collect()] for one in (model, again)]
+    assert predicted[0] == predicted[1]
+    # the file inside is a model file of odmlib
+    (file,) = (tmp_path / "model" / "stages").glob("1_*/odmlib-model/part-*")
+    np.testing.assert_array_equal(odmlib.load_model(file).function.weights, before.odm.function.weights)
+
+
+def test_cross_validation(spark):
+    data = frame(spark, X[:120], Y[:120] > 0, partitions=2)
+    machine = ODMClassifier(tol=0.01)
+    grid = ParamGridBuilder().addGrid(machine.C, [1e-7, 0.003]).build()
+    search = CrossValidator(
+        estimator=machine,
+        estimatorParamMaps=grid,
+        evaluator=BinaryClassificationEvaluator(),
+        numFolds=2,
+        seed=1,
+    ).fit(data)
+    assert search.bestModel.getC() in (1e-7, 0.003)
+    assert search.avgMetrics[1] > 0.95
+
+
+@pytest.mark.slow
+def test_more_classes_by_one_vs_rest(spark):
+    rows, labels = odmlib.read_data(
+        b"".join(
+            b"%d 1:%d 2:%d\n" % (k % 3, 5 * (k % 3 == 1) + k % 2, 5 * (k % 3 == 2) + k % 4 / 2)
+            for k in range(30)
+        )
+    )
+    data = frame(spark, rows.toarray(), labels, partitions=1)
+    model = OneVsRest(classifier=ODMClassifier(tol=0.05, C=0.01)).fit(data)
+    evaluator = MulticlassClassificationEvaluator(metricName="accuracy")
+    assert evaluator.evaluate(model.transform(data)) > 0.9
+
+
+def test_limit_of_rounds_is_told(spark):
+    with pytest.warns(odmlib.ConvergenceWarning, match="limit of 1 iterations"):
+        model = fitted(frame(spark, X[:50], Y[:50]), C=10.0, maxIter=1, tol=1e-9)
+    assert model.report["status"] == "max_iter"
+    assert model.gap > 1e-9
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([1, 1, 1, 1], "all rows have the same label (1)"),
+        ([1, 2, 3, 1], "labels must be 0 and 1, or -1 and +1, found 1, 2, 3"),
+        ([0, 1, np.nan, 1], "a label is missing or not a number"),
+        ([0, 1, np.inf, 1], "a label is inf"),
+    ],
+)
+def test_wrong_labels(spark, y, message):
+    with pytest.raises(odmlib.ParameterError) as caught:
+        fitted(frame(spark, X[:4], y, partitions=2))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_rows(spark):
+    good = frame(spark, X[:4], [0, 1, 0, 1], partitions=2)
+    with pytest.raises(odmlib.ParameterError, match="no rows"):
+        fitted(good.filter("label > 5"))
+    with pytest.raises(odmlib.ParameterError, match="a row weight is -1"):
+        fitted(frame(spark, X[:4], [0, 1, 0, 1], [1, 1, 1, -1], partitions=2), weightCol="weight")
+    with pytest.raises(odmlib.ParameterError, match="no weight is left for label 0"):
+        fitted(frame(spark, X[:4], [0, 1, 0, 1], [0, 1, 0, 1], partitions=2), weightCol="weight")
+    mixed = [(Vectors.dense([1.0]), 1.0), (Vectors.dense([1.0, 2.0]), 0.0)]
+    for partitions in (1, 2):  # within a block, and between two
+        data = spark.sparkContext.parallelize(mixed, partitions).toDF(["features", "label"])
+        with pytest.raises(odmlib.ParameterError, match="different numbers of features: 1 and 2"):
+            fitted(data)
+    with pytest.raises(odmlib.ParameterError, match=r"no column 'x' \(featuresCol\)"):
+        fitted(good, featuresCol="x")
+    with pytest.raises(odmlib.ParameterError, match=r"must hold vectors, found double"):
+        fitted(good, featuresCol="label")
+    with pytest.raises(odmlib.ParameterError, match=r"must hold numbers, found vector"):
+        fitted(good, labelCol="features")
+
+
+def test_wrong_parameters():
+    for options, message in (
+        ({"C": 1.0, "regParam": 0.1}, "give one of them"),
+        ({"regParam": 0.0}, "regParam must be > 0"),
+        ({"C": -1.0}, "C "),
+        ({"theta": 1.0}, "theta"),
+        ({"bias": 0.0}, "fitIntercept=False"),
+        ({"aggregationDepth": 0}, "aggregationDepth must be at least 1"),
+    ):
+        with pytest.raises(odmlib.ParameterError, match=message):
+            ODMClassifier(**options).train_options()
+    with pytest.raises(TypeError, match="kernel"):
+        ODMClassifier(kernel="rbf")
+    with pytest.raises(odmlib.ParameterError, match="empty"):
+        ODMClassificationModel().coefficients  # noqa: B018
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_on_a_cluster_of_processes(tmp_path):
+    """Executors in processes of their own, as on several machines, that get odmlib as an archive."""
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not on the PATH")
+    package = Path(odmlib.__file__).resolve().parent
+    archive = shutil.make_archive(str(tmp_path / "odmlib"), "zip", package.parent, package.name)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run(
+        [sys.executable, Path(__file__).with_name("cluster.py"), package.parent, archive],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment | {"SPARK_WORKER_DIR": str(tmp_path / "work")},
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert all("/odm/odmlib/" in place for place in found["places"])
+    assert found["weights"] == found["again"]
+    function = odmlib.train(X, Y, kernel="linear", C=C, tol=1e-6).function
+    expected = np.append(function.weights[:, 0], function.bias_weights[0])
+    assert found["gap"] <= TOL
+    assert np.linalg.norm(expected - found["weights"]) <= 2 * np.sqrt(2 * TOL)
+    assert found["right"] > 540
