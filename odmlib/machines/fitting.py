@@ -21,7 +21,7 @@ from odmlib.kernels.cache import RowCache, bytes_for_all
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.kernels.shift import needed_shift
-from odmlib.machines.machine import Effort, Machine, Task
+from odmlib.machines.machine import Begin, Effort, Machine, Task
 from odmlib.machines.running import TaskRun
 from odmlib.machines.starting import Start
 from odmlib.machines.tasks import OpenRows, TrainingMargins, make_tasks
@@ -227,11 +227,11 @@ class KernelData:
             kernel.threads = effort.threads
             if self.shift:
                 kernel.shift_diagonal(needed_shift(kernel, self.machine.options.seed))
-        duals = None
+        start = None
         if self.start is not None:
             margins = self.start.margins(task, self.problem.rows, effort.threads)
-            duals = self.machine.start_duals(margins, task, effort.threads)
-        result = self.machine.solve_kernel(kernel, task, effort, duals)
+            start = Begin(self.machine.start_duals(margins, task, effort.threads))
+        result = self.machine.solve_kernel(kernel, task, effort, start)
         assert result.duals is not None and result.margins is not None
         result.margins = result.margins - kernel.shift * result.duals  # as a new row in the same place has it
         result.details["shift"] = kernel.shift

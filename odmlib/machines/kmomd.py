@@ -23,7 +23,7 @@ import numpy as np
 
 from odmlib.errors import ConvergenceWarning, ParameterError
 from odmlib.kernels.cache import RowCache
-from odmlib.machines.machine import Effort, Floats, Machine, Task
+from odmlib.machines.machine import Begin, Effort, Floats, Machine, Task
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import CONVERGED, SolverResult
@@ -80,14 +80,7 @@ class KmOmd(Machine):
     def start_from(self, last: SolverResult, task: Task) -> None:
         """Nothing: `memory` has all that one lambda leaves to the next."""
 
-    def solve_kernel(
-        self,
-        kernel: Kernel,
-        task: Task,
-        effort: Effort,
-        start: Floats | None,
-        start_scores: Floats | None = None,
-    ) -> SolverResult:
+    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Begin | None) -> SolverResult:
         from odmlib.solvers.pairs import PairSolver
 
         solver = None if self.memory is None else self.memory.solver
@@ -102,7 +95,7 @@ class KmOmd(Machine):
         if self.options.threshold == "none":
             point = solver.at(task.weights / task.weights.sum(), effort.control)
         else:
-            point = solver.solve(self.lambda_, effort.control, start)
+            point = solver.solve(self.lambda_, effort.control, None if start is None else start.duals)
         result, scale = self._result(point, task, kernel.shift)
         result.duals = scale * point.gamma
         return result

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,13 @@ class Effort:
     threads: int = 1
     cache_bytes: int = 0
     cache: RowCache | None = None  # rows of this very kernel, shared with other tasks
+
+
+class Begin(NamedTuple):
+    """Duals that a kernel solver begins from, and the scores f(x_i) under them where those are known."""
+
+    duals: Floats
+    scores: Floats | None = None
 
 
 class Machine:
@@ -125,8 +132,8 @@ class Machine:
             kernel, stiffness(self.loss()) * self.costs(weights)
         )
 
-    def start_from(self, last: SolverResult, task: Task) -> tuple[Floats, Floats] | None:
-        """Duals and scores to begin `solve_kernel` from, made of the result for the same task at another C.
+    def start_from(self, last: SolverResult, task: Task) -> Begin | None:
+        """Where to begin `solve_kernel`, made of the result for the same task at another C.
 
         The multiple t a of its duals a with the largest dual value; its scores are t times theirs.
         """
@@ -140,18 +147,10 @@ class Machine:
         duals = t * last.duals
         if not loss.smooth:
             duals = np.minimum(duals, costs)  # a last digit above would be outside of the conjugate's domain
-        return duals, t * task.signs * last.margins
+        return Begin(duals, t * task.signs * last.margins)
 
-    def solve_kernel(
-        self,
-        kernel: Kernel,
-        task: Task,
-        effort: Effort,
-        start: Floats | None,
-        start_scores: Floats | None = None,
-    ) -> SolverResult:
-        """`kernel` is between the task's rows; `start` are duals to begin from, `start_scores` their scores
-        where those are known.
+    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Begin | None) -> SolverResult:
+        """`kernel` is between the task's rows.
 
         The result has margins, and duals: f = sum_i y_i dual_i k(x_i, .) - offset.
         """
@@ -167,7 +166,7 @@ class Machine:
             shrinking=self.options.shrinking and kernel.shift == 0,
             threads=effort.threads,
             seed=self.options.seed,
-            start=start,
-            start_scores=start_scores,
+            start=None if start is None else start.duals,
+            start_scores=None if start is None else start.scores,
             cache=effort.cache,
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from odmlib.losses.loss import MeanVarianceLoss
-from odmlib.machines.machine import Effort, Floats, Task
+from odmlib.machines.machine import Begin, Effort, Task
 from odmlib.machines.svm import Svm
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import SolverResult
@@ -52,14 +52,7 @@ class Odml(Svm):
     def start_from(self, last: SolverResult, task: Task) -> None:
         """Nothing: the centre moves with C, and duals that fitted the old one are a worse start than none."""
 
-    def solve_kernel(
-        self,
-        kernel: Kernel,
-        task: Task,
-        effort: Effort,
-        start: Floats | None,
-        start_scores: Floats | None = None,
-    ) -> SolverResult:
+    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Begin | None) -> SolverResult:
         from odmlib.solvers.hinged import first_duals, moving_centre
         from odmlib.solvers.working_set import solve_working_set
 
@@ -74,8 +67,8 @@ class Odml(Svm):
             shrinking=self.options.shrinking and kernel.shift == 0,
             threads=effort.threads,
             seed=self.options.seed,
-            start=first_duals(loss, costs) if start is None else start,
-            start_scores=start_scores,
+            start=first_duals(loss, costs) if start is None else start.duals,
+            start_scores=None if start is None else start.scores,
             cache=effort.cache,
             centre=moving_centre(loss, costs),
         )

@@ -18,7 +18,7 @@ from odmlib.data.problem import Problem
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.machines.fitting import Fit, LinearData, Places, entries, fit_classes
-from odmlib.machines.machine import Effort, Floats, Machine, Task
+from odmlib.machines.machine import Begin, Effort, Floats, Machine, Task
 from odmlib.machines.odm import Odm
 from odmlib.machines.starting import Start
 from odmlib.model.functions import Function, KernelFunction
@@ -64,14 +64,7 @@ class Sodm(Odm):
         result.details["blocks"] = n_blocks
         return result
 
-    def solve_kernel(
-        self,
-        kernel: Kernel,
-        task: Task,
-        effort: Effort,
-        start: Floats | None,
-        start_scores: Floats | None = None,
-    ) -> SolverResult:
+    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Begin | None) -> SolverResult:
         from odmlib.machines.levels import LevelProblem, solve_by_levels
         from odmlib.solvers.partitions import Plan, make_partitions, make_plan
 
@@ -107,7 +100,7 @@ class Sodm(Odm):
             effort,
             stop_level=options.stop_level or 0,
             cascade=options.partition == "cascade",
-            start=start,
+            start=None if start is None else start.duals,
         )
 
 

@@ -30,7 +30,7 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.cache import RowCache, bytes_for_all
 from odmlib.kernels.formula import KernelFormula
 from odmlib.machines.fitting import Fit, fit_classes
-from odmlib.machines.machine import Effort, Floats, Task
+from odmlib.machines.machine import Begin, Effort, Floats, Task
 from odmlib.machines.odm import Odm
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
@@ -388,14 +388,7 @@ class Ssodm(Odm):
         solver.rows = rows
         return self._solve(solver, task)
 
-    def solve_kernel(
-        self,
-        kernel: Kernel,
-        task: Task,
-        effort: Effort,
-        start: Floats | None,
-        start_scores: Floats | None = None,
-    ) -> SolverResult:
+    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Begin | None) -> SolverResult:
         solver = self._solver(KernelSolver, task, effort)
         solver.kernel = kernel
         return self._solve(solver, task)

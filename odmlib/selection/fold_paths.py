@@ -29,7 +29,7 @@ from odmlib.kernels.kernel import Kernel
 from odmlib.kernels.shift import needed_shift
 from odmlib.machines.fitting import WORTHWHILE_ROWS, WORTHWHILE_VALUES, LinearData, fill_all
 from odmlib.machines.kmomd import KmOmd, Memory
-from odmlib.machines.machine import Effort, Machine, Task
+from odmlib.machines.machine import Begin, Effort, Machine, Task
 from odmlib.machines.odm import Odm
 from odmlib.machines.odml import Odml
 from odmlib.machines.running import TaskRun
@@ -310,10 +310,9 @@ class PathRun:
         else:
             assert effort.cache is not None
             start = None if last is None else machine.start_from(last, task)
-            duals, scores = (None, None) if start is None else start
-            if last is not None and not last.details.get("scores_known", True):
-                scores = None
-            result = machine.solve_kernel(effort.cache.kernel, task, effort, duals, scores)
+            if start is not None and last is not None and not last.details.get("scores_known", True):
+                start = Begin(start.duals)
+            result = machine.solve_kernel(effort.cache.kernel, task, effort, start)
         fold.last[task.output] = result
         return result
 
