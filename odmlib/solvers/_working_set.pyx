@@ -14,18 +14,21 @@ A block S of rows is optimised with all others fixed: with b = z_S - Q_SS a_S th
    the part of the rows outside A, whose a_i = -s_i), then an exact line search on the piecewise
    quadratic. A last sweep puts every a_i where its conjugate is finite. If F did not fall, the result
    of the sweeps is kept, so F never rises, whatever the kernel is.
-3. Losses with a kink (SVM, ODM^L) have no such primal, and the Newton steps are on the block's dual. conj_i is
-   quadratic on each of up to three pieces [l_i, u_i], with second derivative r_i (SVM: one, [0, cost], and r = 0). With the
-   gradient g = z + conj'(a) and F = the rows that g does not press against the end of the last piece,
-   (Q_FF + diag(r_F)) d = -g_F,  a <- clip(a + t d, l, u), t halved until the objective falls as it should. Sweeps before
-   each step find the pieces and the bounds that hold: one-row steps cross from piece to piece.
+3. Losses with a kink (SVM, ODM^L) have no such primal, and an active-set method works on the block's dual. conj_i
+   is quadratic on each of up to three pieces [l_i, u_i], with second derivative r_i (SVM: one, [0, cost], and r = 0).
+   Rows strictly inside of a piece are free, F. With the gradient g = z + conj'(a), a step goes along d_F,
+   (Q_FF + diag(r_F) + ridge) d = -g_F; a row that reaches the end of its piece stays there, and the others go on
+   to the minimum of that bent path. Rows that stay are taken out of the factor (free_factor.h). Where none
+   stays, the free rows are at their minimum: every other row makes its one-row step, which may cross from piece to
+   piece, and those that end inside of one become free. The objective falls with every step. The ridge is of the
+   size of the kernel's rounding: it only bounds d where free rows depend on each other, and d is searched exactly.
 
 Scores f_i = y_i z_i of all rows are kept in float64. Kernels: they are updated with the q kernel rows of the block
 at once. Linear machines need no kernel rows: w = sum_i a_i y_i x_i is kept, f = X w, and Q_SS comes from the rows
 of the block.
 """
 
-from libc.math cimport fabs, fmax, fmin, isfinite, log
+from libc.math cimport INFINITY, fabs, fmax, fmin, isfinite, log, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -48,16 +51,21 @@ cdef extern from "dense.h" nogil:
     index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work, int n_threads) noexcept
     void odm_cholesky_solve(const double *factor, index_t n, index_t stride, double *x) noexcept
 
+cdef extern from "free_factor.h" nogil:
+    void odm_free_append(double *R, index_t stride, index_t n, double *column, double diagonal, double floor) noexcept
+    void odm_free_remove(double *R, index_t stride, index_t n, index_t gone, double *work) noexcept
+    void odm_free_solve(const double *R, index_t stride, index_t n, double *x) noexcept
+
 cdef int FIRST_SWEEPS = 3        # before the rate of the sweeps is judged
 cdef int MAX_SWEEPS = 40         # more of them cost as much as a few Newton steps
 cdef int MAX_NEWTON_STEPS = 30   # they are finite in theory and fewer than ten as a rule
 cdef int LINE_SEARCH_STEPS = 40
-cdef int SWEEPS_BETWEEN = 5      # before each Newton step on the dual: they find most of the bounds that hold
-cdef int TRIES = 3               # lengths of a Newton step on the dual, each a quarter of the last
-cdef double ENOUGH_DESCENT = 1e-2
-cdef double FIRST_RIDGE = 1e-8   # of the largest diagonal value, where the free rows are dependent; then
-cdef double RIDGE_GROWTH = 10    # this much more, up to ...
-cdef double LAST_RIDGE = 10
+cdef int STEPS_AT_A_TIME = 64    # of the active-set method, between two looks at the clock
+cdef int MOST_STEPS_PER_ROW = 5
+cdef double LEAST_PROGRESS = 1e-3   # of the gap, by a step in the free rows when the others rest
+# times the largest diagonal value and the root of the block's size: what rounding moves eigenvalues by, several times
+cdef double RIDGE = 1e-12, RIDGE_OF_FLOATS = 1e-6
+cdef double TINY = 1e-300
 
 cdef index_t MEASURED_ROWS = 4096   # of one chunk
 cdef index_t GATHERED_ROWS = 16
@@ -96,16 +104,18 @@ cdef class WorkingSet:
     cdef readonly object duals, scores, gains   # arrays that Python sees; the views below are theirs
     cdef int threads
     cdef uint64_t random
-    cdef index_t n_rows, max_size, stride
+    cdef index_t n_rows, stride
+    cdef readonly index_t most_rows             # of a block
     cdef const double[::1] y, costs, diagonal
     cdef double[::1] all_duals, all_scores, all_gains
     # the block: rows, their kernel rows, and local copies of everything
     cdef index_t size
     cdef index_t[::1] rows, order, free_rows
+    cdef char[::1] is_free
     cdef void **kernel_rows
     cdef double[:, ::1] Q, M
     cdef double[::1] work, a, z, b, h, cost, label, saved_a, saved_z, direction, change, slope, curvature, before
-    cdef double[::1] low, high, bend        # the piece of each row's conjugate
+    cdef double[::1] low, high, bend, room        # the piece of each row's conjugate
     cdef double target, gap, saved_objective, ridge
     cdef int phase, steps_here, sweeps_here
     cdef index_t n_free
@@ -125,7 +135,7 @@ cdef class WorkingSet:
         self.loss = loss
         self.threads = threads
         self.random = seed
-        self.max_size = max_size
+        self.most_rows = max_size
         self.y = y
         self.costs = costs
         self.duals = np.zeros(self.n_rows)
@@ -140,13 +150,14 @@ cdef class WorkingSet:
         self.rows = np.zeros(max_size, dtype=np.int64)
         self.order = np.zeros(max_size, dtype=np.int64)
         self.free_rows = np.zeros(max_size, dtype=np.int64)
+        self.is_free = np.zeros(max_size, dtype=np.int8)
         self.stride = odm_factor_line(max_size)
         self.Q = np.empty((max_size, self.stride))
         self.M = np.empty((max_size, self.stride))
         self.work = np.empty(self.stride * ODM_FACTOR_BLOCK)
         (self.a, self.z, self.b, self.h, self.cost, self.label, self.saved_a, self.saved_z, self.direction,
          self.change, self.slope, self.curvature, self.before, self.low, self.high,
-         self.bend) = np.zeros((16, max_size))
+         self.bend, self.room) = np.zeros((17, max_size))
 
     def __dealloc__(self):
         free(self.kernel_rows)
@@ -282,7 +293,7 @@ cdef class WorkingSet:
             if self.phase == 0:
                 done = self._sweep_while_it_pays()
             else:
-                done = self._newton_step() if self.loss.smooth else self._dual_newton_step()
+                done = self._newton_step() if self.loss.smooth else self._active_set_steps()
                 if done:
                     self._finish()
         return done
@@ -308,6 +319,13 @@ cdef class WorkingSet:
                              &self.all_scores[0], self.threads)
         if self.linear is not None:
             self.scores[:] = self.linear.product(self.weights, self.threads)
+
+    def n_inside(self):
+        """Rows of the block whose duals are strictly inside of a piece of their conjugate."""
+        cdef index_t k, n = 0
+        for k in range(self.size):
+            n += self._is_inside(k)
+        return n
 
     def rebuild(self):
         """Of a linear machine: w and the scores from the duals, without what many small steps have left."""
@@ -412,91 +430,179 @@ cdef class WorkingSet:
         self.gap = self._block_gap()
         return self.gap <= self.target or self.steps_here == MAX_NEWTON_STEPS
 
-    cdef bint _dual_newton_step(self) noexcept nogil:
-        """Sweeps and one step on the dual; true when the block is solved or no step is possible."""
-        cdef index_t k, i, n = 0
+    cdef bint _active_set_steps(self) noexcept nogil:
+        """Some steps of the active-set method; true when the block is solved or no step is possible."""
         cdef int turn
-        cdef double slope, step = 1, descent, change, ridge = 0
-        for turn in range(SWEEPS_BETWEEN):
-            self._sweep()
-        self.gap = self._block_gap()
-        if self.gap <= self.target or not isfinite(self.gap):
-            return True
+        cdef bint whole
+        cdef double won
+        if self.steps_here == 0:
+            self._take_free_rows()
+        for turn in range(STEPS_AT_A_TIME):
+            whole, won = True, 0
+            if self.n_free > 0:
+                whole = self._free_step(&won)
+                self.newton_steps = self.newton_steps + 1
+            self.steps_here = self.steps_here + 1
+            if whole:
+                self.gap = self._block_gap()
+                if self.gap <= self.target or not isfinite(self.gap):
+                    return True
+                if not self._move_others() and won < LEAST_PROGRESS * self.gap:
+                    return True
+            if self.steps_here >= MOST_STEPS_PER_ROW * self.size:
+                return True
+        return False
+
+    cdef void _take_free_rows(self) noexcept nogil:
+        """All rows strictly inside of a piece become free."""
+        cdef index_t k
+        cdef double largest = TINY
+        self.n_free = 0
         for k in range(self.size):
-            slope = self.z[k] + self.loss.conjugate_slope(self.a[k], self.cost[k])
-            self.slope[k] = slope
-            self.bend[k] = self.loss.piece(self.a[k], -slope, self.cost[k], &self.low[k], &self.high[k])
-            if not ((slope >= 0 and self.a[k] <= self.low[k]) or (slope <= 0 and self.a[k] >= self.high[k])):
-                self.free_rows[n] = k
-                n += 1
+            largest = fmax(largest, self.h[k])
+            self.is_free[k] = self._is_inside(k)
+            if self.is_free[k]:
+                self.free_rows[self.n_free] = k
+                self.n_free = self.n_free + 1
+        self.ridge = RIDGE if self.cache is None or self.cache.wide else RIDGE_OF_FLOATS
+        self.ridge = self.ridge * largest * sqrt(self.size)
+        self._factor_free()
+
+    cdef bint _is_inside(self, index_t k) noexcept nogil:
+        """Find the piece of row k's conjugate; whether the row is strictly inside of it."""
+        self.bend[k] = self.loss.piece(self.a[k], 0.0, self.cost[k], &self.low[k], &self.high[k])
+        return self.low[k] < self.a[k] < self.high[k]
+
+    cdef void _factor_free(self) noexcept nogil:
+        """The factor of the free rows, from nothing."""
+        cdef index_t i, j, k, n = self.n_free
         if n == 0:
-            return True
-        # a ridge keeps the step short where the free rows are dependent; as much of it as turns out to be needed
-        ridge = 0 if self.ridge <= FIRST_RIDGE else self.ridge / RIDGE_GROWTH
-        while ridge <= LAST_RIDGE:
-            if self._factor_free(n, ridge):
-                for i in range(n):
-                    self.curvature[i] = -self.slope[self.free_rows[i]]
-                odm_cholesky_solve(&self.M[0, 0], n, self.stride, &self.curvature[0])
-                step = 1
-                for turn in range(TRIES):
-                    change = self._try_step(n, step, &descent)
-                    if change < 0 and change <= ENOUGH_DESCENT * descent:
-                        self.ridge = ridge
-                        self._take_step(n, step)
-                        return self.gap <= self.target or self.steps_here == MAX_NEWTON_STEPS
-                    step *= 0.25
-            ridge = FIRST_RIDGE if ridge == 0 else RIDGE_GROWTH * ridge
-        return True
-
-    cdef void _take_step(self, index_t n, double step) noexcept nogil:
-        """The step that _try_step has tried."""
-        cdef index_t i, k
-        for k in range(self.size):
-            self.z[k] += self.change[k]
-        for i in range(n):
-            k = self.free_rows[i]
-            self.a[k] = self._clipped(k, self.a[k] + step * self.curvature[i])
-        self.newton_steps = self.newton_steps + 1
-        self.steps_here = self.steps_here + 1
-        self.gap = self._block_gap()
-
-    cdef bint _factor_free(self, index_t n, double ridge) noexcept nogil:
-        """Factor Q + diag(conj'') of the first n free rows, the ridge relative to its largest diagonal value."""
-        cdef index_t i, j, k
-        cdef double largest = 0
+            return
         for i in range(n):
             k = self.free_rows[i]
             for j in range(i + 1):
                 self.M[i, j] = self.Q[k, self.free_rows[j]]
-            self.M[i, i] += self.bend[k]
-            largest = fmax(largest, self.h[k])
+            self.M[i, i] += self.bend[k] + self.ridge
+        if odm_cholesky(&self.M[0, 0], n, self.stride, &self.work[0], self.threads) == 0:
+            for i in range(n):
+                for j in range(i):
+                    self.M[j, i] = self.M[i, j]
+            return
+        self.n_free = 0    # worse conditioned than its ridge allows for: row by row, with a floor
         for i in range(n):
-            self.M[i, i] += ridge * largest
-        return odm_cholesky(&self.M[0, 0], n, self.stride, &self.work[0], self.threads) == 0
+            self._join(self.free_rows[i])
+
+    cdef void _join(self, index_t k) noexcept nogil:
+        cdef index_t i, n = self.n_free
+        for i in range(n):
+            self.change[i] = self.Q[k, self.free_rows[i]]
+        odm_free_append(&self.M[0, 0], self.stride, n, &self.change[0], self.h[k] + self.bend[k] + self.ridge,
+                        self.ridge)
+        self.free_rows[n] = k
+        self.is_free[k] = True
+        self.n_free = n + 1
+
+    cdef bint _free_step(self, double *won) noexcept nogil:
+        """Newton's step in the free rows. Rows that reach the end of their piece stay there, and the others go on as
+        long as that pays; true when there were none."""
+        cdef index_t i, k, hit = 0, n = self.n_free
+        cdef bint reached
+        cdef double slope, bend, step, nearest, t = 0
+        for i in range(n):
+            k = self.free_rows[i]
+            self.direction[i] = -self.z[k] - self.loss.conjugate_slope(self.a[k], self.cost[k])
+        odm_free_solve(&self.M[0, 0], self.stride, n, &self.direction[0])
+        for k in range(self.size):
+            self.change[k] = 0
+        for i in range(n):
+            k = self.free_rows[i]
+            odm_add_multiple(self.size, self.direction[i], &self.Q[k, 0], &self.change[0])
+            self.room[i] = self._room(k, self.direction[i])
+        while True:
+            slope = bend = 0
+            nearest = INFINITY
+            for i in range(n):
+                if self.direction[i] != 0:
+                    k = self.free_rows[i]
+                    slope += self.direction[i] * (self.z[k] + self.loss.conjugate_slope(self.a[k], self.cost[k]))
+                    bend += self.direction[i] * (self.change[k] + self.bend[k] * self.direction[i])
+                    nearest = fmin(nearest, self.room[i])
+            if not slope < 0:
+                break
+            step = -slope / bend if bend > 0 else INFINITY
+            reached = step >= nearest - t
+            if reached:
+                step = nearest - t
+            if not isfinite(step):
+                break
+            won[0] -= step * (slope + 0.5 * step * bend)
+            t = nearest if reached else t + step
+            for k in range(self.size):
+                self.z[k] += step * self.change[k]
+            for i in range(n):
+                if self.direction[i] != 0:
+                    k = self.free_rows[i]
+                    if self.room[i] > t:
+                        self.a[k] = self._clipped(k, self.a[k] + step * self.direction[i])
+                        continue
+                    self.a[k] = self.high[k] if self.direction[i] > 0 else self.low[k]
+                    odm_add_multiple(self.size, -self.direction[i], &self.Q[k, 0], &self.change[0])
+                    self.direction[i] = 0
+                    self.is_free[k] = False
+                    hit += 1
+            if not reached:
+                break
+        self._drop_rows(hit)
+        return hit == 0
+
+    cdef double _room(self, index_t k, double direction) noexcept nogil:
+        """How many times the direction fits into row k's piece."""
+        if direction == 0:
+            return INFINITY
+        return ((self.high[k] if direction > 0 else self.low[k]) - self.a[k]) / direction
+
+    cdef void _drop_rows(self, index_t n_gone) noexcept nogil:
+        """Take the rows that are no longer free out of the factor, or make it anew where that is less work."""
+        cdef index_t i, kept = 0, n = self.n_free
+        cdef bint anew = False
+        if n_gone == 0:
+            return
+        if 2.0 * n_gone * n * n > <double>(n - n_gone) ** 3:
+            anew = True
+        else:
+            for i in range(n - 1, -1, -1):
+                if not self.is_free[self.free_rows[i]]:
+                    odm_free_remove(&self.M[0, 0], self.stride, self.n_free, i, &self.work[0])
+                    self.n_free = self.n_free - 1
+        for i in range(n):
+            if self.is_free[self.free_rows[i]]:
+                self.free_rows[kept] = self.free_rows[i]
+                kept += 1
+        self.n_free = kept
+        if anew:
+            self._factor_free()
+
+    cdef bint _move_others(self) noexcept nogil:
+        """One exact step in every row that is not free; those that end inside of a piece become free."""
+        cdef index_t k, position
+        cdef bint moved = False
+        cdef double dual, step
+        for position in range(self.size):
+            k = self.order[position]
+            if self.is_free[k]:
+                continue
+            dual = self.loss.dual_argmin(self.z[k] - self.h[k] * self.a[k], self.h[k], self.cost[k])
+            step = dual - self.a[k]
+            if step != 0:
+                self.a[k] = dual
+                odm_add_multiple(self.size, step, &self.Q[k, 0], &self.z[0])
+                if self._is_inside(k):
+                    self._join(k)
+                moved = True
+        return moved
 
     cdef double _clipped(self, index_t k, double dual) noexcept nogil:
         return fmin(fmax(dual, self.low[k]), self.high[k])
-
-    cdef double _try_step(self, index_t n, double step, double *descent) noexcept nogil:
-        """What the objective changes by after this step, and by first order; `change` is what z changes by."""
-        cdef index_t i, k
-        cdef double dual, total = 0
-        descent[0] = 0
-        for k in range(self.size):
-            self.change[k] = self.direction[k] = 0
-        for i in range(n):
-            k = self.free_rows[i]
-            dual = self._clipped(k, self.a[k] + step * self.curvature[i])
-            self.direction[k] = dual - self.a[k]
-            descent[0] += self.slope[k] * self.direction[k]
-            total += self.loss.conjugate(dual, self.cost[k]) - self.loss.conjugate(self.a[k], self.cost[k])
-            if self.direction[k] != 0:
-                odm_add_multiple(self.size, self.direction[k], &self.Q[k, 0], &self.change[0])
-        for i in range(n):
-            k = self.free_rows[i]
-            total += self.direction[k] * (self.z[k] + 0.5 * self.change[k])
-        return total
 
     cdef double _primal_slope(self, double step) noexcept nogil:
         """Derivative of the block's primal along the direction."""

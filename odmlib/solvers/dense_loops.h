@@ -145,6 +145,61 @@ LOOP void ODM_NAME(solve)(const double *factor, int64_t n, int64_t stride, doubl
     }
 }
 
+// The factor of free_factor.h.
+LOOP void ODM_NAME(free_append)(double *R, int64_t stride, int64_t n, double *column, double diagonal, double floor)
+{
+    for (int64_t i = 0; i < n; ++i) {
+        double *row = R + i * stride;
+        const double value = column[i] / row[i];
+        ODM_NAME(add_multiple)(n - i - 1, -value, row + i + 1, column + i + 1);
+        row[n] = value;
+        diagonal -= value * value;
+    }
+    R[n * stride + n] = std::sqrt(diagonal > floor ? diagonal : floor);
+}
+
+LOOP void ODM_NAME(free_remove)(double *R, int64_t stride, int64_t n, int64_t gone, double *__restrict work)
+{
+    for (int64_t i = 0; i < gone; ++i) {
+        double *row = R + i * stride;
+        std::memmove(row + gone, row + gone + 1, static_cast<size_t>(n - gone - 1) * sizeof(double));
+    }
+    const int64_t left = n - gone - 1;  // rows behind it: their part gets the square of the row that leaves
+    std::memcpy(work, R + gone * stride + gone + 1, static_cast<size_t>(left) * sizeof(double));
+    for (int64_t k = 0; k < left; ++k) {
+        const double *from = R + (gone + k + 1) * stride + gone + 1;
+        double *__restrict to = R + (gone + k) * stride + gone;
+        const double length = std::sqrt(from[k] * from[k] + work[k] * work[k]);
+        const double c = from[k] / length, s = work[k] / length;
+        to[k] = length;
+        for (int64_t j = k + 1; j < left; ++j) {
+            const double x = from[j], y = work[j];
+            to[j] = c * x + s * y;
+            work[j] = c * y - s * x;
+        }
+    }
+}
+
+LOOP void ODM_NAME(free_solve)(const double *R, int64_t stride, int64_t n, double *x)
+{
+    for (int64_t i = 0; i < n; ++i) {
+        const double *row = R + i * stride;
+        x[i] /= row[i];
+        ODM_NAME(add_multiple)(n - i - 1, -x[i], row + i + 1, x + i + 1);
+    }
+    for (int64_t i = n - 1; i >= 0; --i) {
+        const double *row = R + i * stride;
+        VEC sums = {};
+        int64_t j = i + 1;
+        for (; j + LANES <= n; j += LANES)
+            sums += *reinterpret_cast<const VEC *>(row + j) * *reinterpret_cast<const VEC *>(x + j);
+        double sum = 0;
+        for (int64_t lane = 0; lane < LANES; ++lane) sum += sums[lane];
+        for (; j < n; ++j) sum += row[j] * x[j];
+        x[i] = (x[i] - sum) / row[i];
+    }
+}
+
 #undef VEC
 #undef LANES
 #undef LOOP

@@ -28,9 +28,8 @@ from odmlib.solvers.centre import MovingCentre
 from odmlib.solvers.control import STALLED, Control, SolverResult, relative_gap
 
 BLOCK_ROWS = 512  # rows of a block
-KINKED_BLOCK_ROWS = (
-    128  # the same for SVM and ODM^L, whose blocks are harder, where all kernel rows are there
-)
+FIRST_KINKED_ROWS = 128  # of SVM and ODM^L at first, where all kernel rows are there: most rows rest
+FREE_PART = 0.5  # of a block: where more rows are inside of a piece, the next block is twice as large
 KEPT = 0.5  # part of the last block that stays
 BLOCK_FRACTION = 0.01  # a block is solved to this part of its gap ...
 ENOUGH = 0.1  # ... or to this part of its share of the gap asked for
@@ -52,7 +51,7 @@ class BlockSteps:
     """Choosing and solving blocks of rows, whatever the state's scores come from."""
 
     def __init__(self, state: WorkingSet, size: int, worth: NDArray[np.float64]):
-        self.state, self.size, self.worth = state, size, worth
+        self.state, self.size, self.most, self.worth = state, size, state.most_rows, worth
         self.m = len(worth)
         self.last = np.empty(0, dtype=np.int64)  # the last block, rows to keep first
         self.is_last = np.zeros(self.m, dtype=bool)  # the same, by row
@@ -84,6 +83,8 @@ class BlockSteps:
             if status is not None:
                 return status
         self.state.commit()
+        if self.size < self.most and self.state.n_inside() > FREE_PART * self.size:
+            self.size = min(2 * self.size, self.most)
         # rows with a part in the solution, the latest ones first, stay longest
         known = self.is_last[block]
         order = np.concatenate([block[~known], block[known]])
@@ -104,12 +105,12 @@ class _Phase(BlockSteps):
         self.m = self.kernel.n_rows
         self.y, self.costs, self.smooth = run.y[some], run.costs[some], run.loss.smooth
         self.conjugates_left_out, self.support_left_out = 0.0, 0
-        most = BLOCK_ROWS if self.smooth or not self.cache.frozen else KINKED_BLOCK_ROWS
-        self.size = max(1, min(most, self.m, self.cache.capacity))
-        self.state = WorkingSet(
-            self.cache, run.loss, self.y.copy(), self.costs.copy(), run.threads, run.seed, self.size
+        most = max(1, min(BLOCK_ROWS, self.m, self.cache.capacity))
+        first = most if self.smooth or not self.cache.frozen else min(most, FIRST_KINKED_ROWS)
+        state = WorkingSet(
+            self.cache, run.loss, self.y.copy(), self.costs.copy(), run.threads, run.seed, most
         )
-        super().__init__(self.state, self.size, run.worth[some])
+        super().__init__(state, first, run.worth[some])
         self.quiet = np.zeros(self.m, dtype=np.int32)  # iterations since a row had something to gain
         self.gaps: list[float] = []
 

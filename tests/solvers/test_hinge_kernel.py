@@ -268,3 +268,28 @@ def test_a_shared_cache_may_be_wider_than_needed():
     assert result.details["float64"] and result.status == "converged"
     odml = solve_odml(kernel, y, 3.0, 2.0, 1.0, cache=cache)
     assert odml.primal == pytest.approx(solve_odml(kernel, y, 3.0, 2.0, 1.0).primal, rel=1e-8)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("C", [8.0, 2048.0, 2.0**15])
+def test_a_kernel_of_hardly_any_rank_takes_few_blocks(wide, C):
+    """gamma so small that all rows but a few dozen depend on the others; float32 rounds the rest away."""
+    X, y = noisy_circles(13, 700)
+    kernel = Kernel(KernelFormula("rbf", gamma=2.0**-9), Dataset.from_any(X))
+    result = solve_svm(kernel, y, C, tol=1e-3, cache=frozen_cache(kernel, wide), cache_bytes=50 * MEGABYTE)
+    assert result.status == "converged"
+    assert result.iterations < 60  # thousands with blocks that are left half solved
+    Q = kernel.block(range(700), wide=True) * y[:, None] * y
+    a = result.duals
+    primal = 0.5 * a @ Q @ a + C * np.maximum(0, 1 - Q @ a).sum()
+    assert primal - (a.sum() - 0.5 * a @ Q @ a) <= 2e-3 * primal
+
+
+def test_blocks_grow_where_most_rows_are_inside_of_their_bounds():
+    X, y = noisy_circles(14, 600)
+    y = np.where(np.random.default_rng(14).random(600) < 0.5, 1.0, -1.0)  # noise
+    kernel = Kernel(KernelFormula("rbf", gamma=1.0), Dataset.from_any(X))
+    result = solve_svm(kernel, y, 2.0**10, tol=1e-6, cache=frozen_cache(kernel, True), cache_bytes=0)
+    assert result.status == "converged" and result.details["block_rows"] == 512
+    easy = solve_svm(kernel, y, 2.0**-5, tol=1e-6, cache=frozen_cache(kernel, True), cache_bytes=0)
+    assert easy.status == "converged" and easy.details["block_rows"] == 128
