@@ -22,7 +22,7 @@ cdef class MarginLoss:
     # value(margin) + conjugate(dual) + dual margin >= 0: the row's share of the duality gap
     cdef double gap(self, double dual, double margin, double cost) noexcept nogil
 
-    # Of losses with a kink: the conjugate's derivative, and the piece (its interval; returned: its second
+    # The conjugate's derivative inside of a piece, and the piece (its interval; returned: its second
     # derivative) on which the conjugate is quadratic; between two of them the one that lies in `direction`
     cdef double conjugate_slope(self, double dual, double cost) noexcept nogil
     cdef double piece(self, double dual, double direction, double cost, double *low, double *high) noexcept nogil

@@ -169,6 +169,26 @@ cdef class BandLoss(MarginLoss):
         return 0.0
 
 
+    cdef double conjugate_slope(self, double dual, double cost) noexcept nogil:
+        if dual > 0:
+            return -1 + self.theta + dual / (2 * cost)
+        if dual < 0:
+            return -1 - self.theta + dual / (2 * self.nu * cost)
+        return -1.0
+
+    cdef double piece(self, double dual, double direction, double cost, double *low, double *high) noexcept nogil:
+        cdef bint positive = dual > 0 or (dual == 0 and direction >= 0)
+        cdef double side = cost if positive else self.nu * cost
+        low[0] = high[0] = 0.0
+        if side <= 0:
+            return 0.0
+        if positive:
+            high[0] = INFINITY
+        else:
+            low[0] = -INFINITY
+        return 1 / (2 * side)
+
+
 cdef class HingeLoss(MarginLoss):
     """SVM: cost max(0, 1-z) with cost_i = C s_i. Conjugate at -a: -a on 0 <= a <= cost."""
 

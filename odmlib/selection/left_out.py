@@ -7,6 +7,9 @@ is ridge regression of y b on S, and leaving row i out moves its margin to
     z_i^(-i) = b_i - a_i / [M^-1]_ii,   M = K_SS + diag(1 / c_S),   a = y M^-1 (y b)      (|S| x |S|)
              = z_i - a_i q_i / (1 - c_i q_i),   q_i = x_i' H^-1 x_i,   H = I + X' diag(c) X   (d x d, linear).
 
+The second form serves a kernel of little rank as well: with K_SS = G G' to the digits that 1 / c_i leaves of
+it, G (|S| x r, pivoted Cholesky) takes the place of X, and |S| r^2 steps that of |S|^3.
+
 Rows inside the band have no part in the solution: z_i^(-i) = z_i. Only S is taken from the fit; a is solved
 for, which makes up for a fit that stopped at its tolerance. What is left out is the row with its whole
 weight; the other rows keep their costs: C stays, lambda = C m falls.
@@ -30,11 +33,16 @@ from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import BandLoss
 from odmlib.solvers.inverse import inverse_bytes, inverse_diagonal, inverse_factor, inverse_product
+from odmlib.solvers.landmarks import choose_landmarks
 
 Floats = NDArray[np.float64]
 
 NOTHING = 1e-10  # a margin this small is what rounding leaves of b_i - b_i: the other rows say nothing
 FILL_ROWS = 1024  # kernel rows between two looks at Ctrl-C
+LOW_RANK_ROWS = 300  # fewer are not worth the search for a lower rank
+LOW_RANK = 1 / 10  # of the rows: a higher rank costs as much as the matrix itself
+LEFT_BY_LOW_RANK = 1e-6  # trace of K - G G' times the largest c: by how much, relatively, M^-1 may be wrong
+ROUNDING = 1e-14  # of the largest k(x, x), below which pivots are noise
 
 
 class NoRoom(ParameterError):
@@ -77,6 +85,11 @@ def left_out_margins(
     if formula.name == "linear" and part.n_features > part.n_nonzeros:  # most columns are empty
         part = part.on_columns(part.used_columns())
     n, d = part.n_rows, part.n_features + 1
+    y, c, b = y[outside], curvatures[outside], targets[outside]
+    if formula.name not in ("linear", "precomputed") and shift == 0:
+        features = _features(part, formula, float(c.max()), max_bytes, threads)
+        if features is not None:
+            return _told(result, outside, b, loss, *_primal(Rows(features, 0.0), y, c, b, threads))
     primal = formula.name == "linear" and _bytes_primal(d) < _bytes_dual(n)
     needed = _bytes_primal(d) if primal else _bytes_dual(n)
     if needed > max_bytes:
@@ -85,17 +98,43 @@ def left_out_margins(
             + (f" and {part.n_features} features" if formula.name == "linear" else "")
             + f", but cache_mb (-m) allows {max_bytes // 2**20}; allow more, or cross-validate (-v)"
         )
-    y, c, b = y[outside], curvatures[outside], targets[outside]
     if primal:
         left_out, weighed = _primal(Rows(part, formula.bias), y, c, b, threads)
     else:
         if formula.name == "precomputed":
             part = part.on_columns(outside.astype(np.int32))
         left_out, weighed = _dual(_kernel_matrix(part, formula, shift, threads), y, c, b, threads)
-    result[outside] = np.where(np.abs(left_out) <= NOTHING, 0.0, left_out)
+    return _told(result, outside, b, loss, left_out, weighed)
+
+
+def _told(
+    margins: Floats, outside: NDArray[np.int64], b: Floats, loss: BandLoss, left_out: Floats, weighed: Floats
+) -> LeftOut:
+    """`left_out` and `weighed` of the rows outside the band, put among the margins of all."""
+    margins[outside] = np.where(np.abs(left_out) <= NOTHING, 0.0, left_out)
     sides = int(np.count_nonzero(b < 1)) - int(np.count_nonzero(b > 1))
-    bound = float(weighed.sum()) + loss.theta * sides
-    return LeftOut(result, bound)
+    return LeftOut(margins, float(weighed.sum()) + loss.theta * sides)
+
+
+def _features(
+    part: Dataset, formula: KernelFormula, curvature: float, max_bytes: int, threads: int
+) -> Dataset | None:
+    """Rows with the products of the kernel, where few columns are enough."""
+    n = part.n_rows
+    rank = int(LOW_RANK * n)
+    if n < LOW_RANK_ROWS or 28 * n * rank + _bytes_primal(rank) > max_bytes:
+        return None
+    kernel = Kernel(formula, part, threads)
+    largest = float(kernel.diagonal().max())
+    allowed = LEFT_BY_LOW_RANK / (curvature * n * largest) if largest > 0 else 0.0
+    if allowed < ROUNDING:
+        return None
+    found = choose_landmarks(kernel, rank, negligible=allowed)
+    if found.residual.max() > allowed * largest:
+        return None
+    rank = len(found.rows)
+    columns = np.tile(np.arange(rank, dtype=np.int32), n)
+    return Dataset(np.arange(n + 1, dtype=np.int64) * rank, columns, found.factor.reshape(-1), rank)
 
 
 def _dual(matrix: Floats, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[Floats, Floats]:

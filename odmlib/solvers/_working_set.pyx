@@ -9,19 +9,14 @@ A block S of rows is optimised with all others fixed: with b = z_S - Q_SS a_S th
     min_a  1/2 a'Q_SS a + b'a + sum conj_i(a_i)         and its own duality gap is  sum_{i in S} gap_i(a_i, z_i).
 
 1. Sweeps of exact one-row steps (MarginLoss.dual_argmin), as long as they promise to close the gap soon.
-2. Else generalised Newton steps on the block's primal 1/2 a'Q_SS a + sum loss_i(b + Q_SS a). With c_i and s_i
-   curvature and slope of the loss at z_i and A = {c_i > 0}:  (Q_AA + diag(1/c_A)) a_A = z_A - s_A/c_A - b_A (less
-   the part of the rows outside A, whose a_i = -s_i), then an exact line search on the piecewise
-   quadratic. A last sweep puts every a_i where its conjugate is finite. If F did not fall, the result
-   of the sweeps is kept, so F never rises, whatever the kernel is.
-3. Losses with a kink (SVM, ODM^L) have no such primal, and an active-set method works on the block's dual. conj_i
-   is quadratic on each of up to three pieces [l_i, u_i], with second derivative r_i (SVM: one, [0, cost], and r = 0).
-   Rows strictly inside of a piece are free, F. With the gradient g = z + conj'(a), a step goes along d_F,
-   (Q_FF + diag(r_F) + ridge) d = -g_F; a row that reaches the end of its piece stays there, and the others go on
-   to the minimum of that bent path. Rows that stay are taken out of the factor (free_factor.h). Where none
-   stays, the free rows are at their minimum: every other row makes its one-row step, which may cross from piece to
-   piece, and those that end inside of one become free. The objective falls with every step. The ridge is of the
-   size of the kernel's rounding: it only bounds d where free rows depend on each other, and d is searched exactly.
+2. Else an active-set method. conj_i is quadratic on each of up to three pieces [l_i, u_i], with second derivative r_i
+   (SVM: one, [0, cost], and r = 0; ODM: one on each side of 0). Rows strictly inside of a piece are free, F. With the
+   gradient g = z + conj'(a), a step goes along d_F,  (Q_FF + diag(r_F) + ridge) d = -g_F;  a row that reaches the end
+   of its piece stays there, and the others go on to the minimum of that bent path. Rows that stay are taken out
+   of the factor (free_factor.h). Where none stays, the free rows are at their minimum: every other row makes its
+   one-row step, which may cross from piece to piece, and those that end inside of one become free. The ridge is
+   of the size of the kernel's rounding: it only bounds d where free rows depend on each other, and d is searched
+   exactly. F falls with every step; should it not, whatever the kernel is, the result of the sweeps is kept.
 
 Scores f_i = y_i z_i of all rows are kept in float64. Kernels: they are updated with the q kernel rows of the block
 at once. Linear machines need no kernel rows: w = sum_i a_i y_i x_i is kept, f = X w, and Q_SS comes from the rows
@@ -49,7 +44,6 @@ cdef extern from "dense.h" nogil:
                       double *sums, int n_threads) noexcept
     void odm_add_multiple(index_t n, double factor, const double *x, double *y) noexcept
     index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work, int n_threads) noexcept
-    void odm_cholesky_solve(const double *factor, index_t n, index_t stride, double *x) noexcept
 
 cdef extern from "free_factor.h" nogil:
     void odm_free_append(double *R, index_t stride, index_t n, double *column, double diagonal, double floor) noexcept
@@ -57,9 +51,7 @@ cdef extern from "free_factor.h" nogil:
     void odm_free_solve(const double *R, index_t stride, index_t n, double *x) noexcept
 
 cdef int FIRST_SWEEPS = 3        # before the rate of the sweeps is judged
-cdef int MAX_SWEEPS = 40         # more of them cost as much as a few Newton steps
-cdef int MAX_NEWTON_STEPS = 30   # they are finite in theory and fewer than ten as a rule
-cdef int LINE_SEARCH_STEPS = 40
+cdef int MAX_SWEEPS = 40         # more of them cost as much as a few steps of the active-set method
 cdef int STEPS_AT_A_TIME = 64    # of the active-set method, between two looks at the clock
 cdef int MOST_STEPS_PER_ROW = 5
 cdef double LEAST_PROGRESS = 1e-3   # of the gap, by a step in the free rows when the others rest
@@ -114,7 +106,7 @@ cdef class WorkingSet:
     cdef char[::1] is_free
     cdef void **kernel_rows
     cdef double[:, ::1] Q, M
-    cdef double[::1] work, a, z, b, h, cost, label, saved_a, saved_z, direction, change, slope, curvature, before
+    cdef double[::1] work, a, z, b, h, cost, label, saved_a, saved_z, direction, change, before
     cdef double[::1] low, high, bend, room        # the piece of each row's conjugate
     cdef double target, gap, saved_objective, ridge
     cdef int phase, steps_here, sweeps_here
@@ -156,8 +148,8 @@ cdef class WorkingSet:
         self.M = np.empty((max_size, self.stride))
         self.work = np.empty(self.stride * ODM_FACTOR_BLOCK)
         (self.a, self.z, self.b, self.h, self.cost, self.label, self.saved_a, self.saved_z, self.direction,
-         self.change, self.slope, self.curvature, self.before, self.low, self.high,
-         self.bend, self.room) = np.zeros((17, max_size))
+         self.change, self.before, self.low, self.high,
+         self.bend, self.room) = np.zeros((15, max_size))
 
     def __dealloc__(self):
         free(self.kernel_rows)
@@ -293,7 +285,7 @@ cdef class WorkingSet:
             if self.phase == 0:
                 done = self._sweep_while_it_pays()
             else:
-                done = self._newton_step() if self.loss.smooth else self._active_set_steps()
+                done = self._active_set_steps()
                 if done:
                     self._finish()
         return done
@@ -378,57 +370,6 @@ cdef class WorkingSet:
         self.saved_z[:] = self.z
         self.saved_objective = self._objective()
         return False
-
-    cdef bint _newton_step(self) noexcept nogil:
-        """One step; true when the block is solved or no step is possible."""
-        cdef index_t k, j, i, n = 0
-        cdef bint same = True
-        cdef double step
-        for k in range(self.size):
-            self.slope[k] = self.loss.slope(self.z[k], self.cost[k])
-            self.curvature[k] = self.loss.curvature(self.z[k], self.cost[k])
-            if self.curvature[k] > 0:
-                same = same and n < self.n_free and self.free_rows[n] == k
-                self.free_rows[n] = k
-                n += 1
-        if same and n == self.n_free:
-            return True   # the last full step solved this very system
-        self.n_free = -1
-        for i in range(n):
-            k = self.free_rows[i]
-            self.change[i] = self.z[k] - self.slope[k] / self.curvature[k] - self.b[k]
-            for j in range(i + 1):
-                self.M[i, j] = self.Q[k, self.free_rows[j]]
-            self.M[i, i] += 1 / self.curvature[k]
-        for k in range(self.size):
-            self.direction[k] = -self.slope[k]
-            if self.curvature[k] <= 0 and self.slope[k] != 0:
-                for i in range(n):
-                    self.change[i] += self.Q[k, self.free_rows[i]] * self.slope[k]
-        if n > 0:
-            if odm_cholesky(&self.M[0, 0], n, self.stride, &self.work[0], self.threads) != 0:
-                return True
-            odm_cholesky_solve(&self.M[0, 0], n, self.stride, &self.change[0])
-            for i in range(n):
-                self.direction[self.free_rows[i]] = self.change[i]
-        for k in range(self.size):
-            self.direction[k] -= self.a[k]
-            self.change[k] = 0
-        for k in range(self.size):
-            if self.direction[k] != 0:
-                odm_add_multiple(self.size, self.direction[k], &self.Q[k, 0], &self.change[0])
-        step = self._line_search()
-        if not step > 0:
-            return True
-        for k in range(self.size):
-            self.a[k] += step * self.direction[k]
-            self.z[k] += step * self.change[k]
-        self.newton_steps = self.newton_steps + 1
-        self.steps_here = self.steps_here + 1
-        if step == 1:
-            self.n_free = n
-        self.gap = self._block_gap()
-        return self.gap <= self.target or self.steps_here == MAX_NEWTON_STEPS
 
     cdef bint _active_set_steps(self) noexcept nogil:
         """Some steps of the active-set method; true when the block is solved or no step is possible."""
@@ -603,31 +544,6 @@ cdef class WorkingSet:
 
     cdef double _clipped(self, index_t k, double dual) noexcept nogil:
         return fmin(fmax(dual, self.low[k]), self.high[k])
-
-    cdef double _primal_slope(self, double step) noexcept nogil:
-        """Derivative of the block's primal along the direction."""
-        cdef index_t k
-        cdef double total = 0
-        for k in range(self.size):
-            total += self.direction[k] * (self.z[k] - self.b[k] + step * self.change[k])
-            total += self.change[k] * self.loss.slope(self.z[k] + step * self.change[k], self.cost[k])
-        return total
-
-    cdef double _line_search(self) noexcept nogil:
-        """The step in (0, 1] where the primal is least; 0 if it does not fall (an indefinite kernel)."""
-        cdef double low = 0, high = 1, middle
-        cdef int turn
-        if not self._primal_slope(0) < 0:
-            return 0
-        if self._primal_slope(1) <= 0:
-            return 1
-        for turn in range(LINE_SEARCH_STEPS):
-            middle = 0.5 * (low + high)
-            if self._primal_slope(middle) > 0:
-                high = middle
-            else:
-                low = middle
-        return high
 
     cdef void _finish(self) noexcept nogil:
         """A last sweep; back to the saved point unless the objective fell below it."""

@@ -35,9 +35,14 @@ class Landmarks:
 
 
 def choose_landmarks(
-    kernel: Kernel, count: int, out_of_time: Callable[[], object] = lambda: None
+    kernel: Kernel,
+    count: int,
+    out_of_time: Callable[[], object] = lambda: None,
+    negligible: float = NEGLIGIBLE,
 ) -> Landmarks:
     """At most `count` landmarks: fewer where the rest lies in their span, or where the time is over.
+
+    `negligible`: the squared distance, as a part of the largest k(x, x), at which a row lies in the span.
 
     >>> from odmlib.data.dataset import Dataset
     >>> from odmlib.kernels.formula import KernelFormula
@@ -48,7 +53,7 @@ def choose_landmarks(
     n, diagonal = kernel.n_rows, kernel.diagonal()
     count = min(count, n)
     residual = diagonal.copy()
-    enough = NEGLIGIBLE * float(diagonal.max(initial=0.0))
+    enough = negligible * float(diagonal.max(initial=0.0))
     transposed = np.empty((count, n))  # L', a landmark's column in one piece
     chosen: list[int] = []
     nearest, strata = np.full(n, np.inf), np.zeros(n, dtype=np.int64)

