@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 
 NOTHING = 1e-10  # a margin this small is what rounding leaves of b_i - b_i: the other rows say nothing
 FILL_ROWS = 1024  # kernel rows between two looks at Ctrl-C
-LOW_RANK_ROWS = 300  # fewer are not worth the search for a lower rank
+LOW_RANK_ROWS = 1000  # fewer are not worth the search for a lower rank
 LOW_RANK = 1 / 10  # of the rows: a higher rank costs as much as the matrix itself
 LEFT_BY_LOW_RANK = 1e-6  # trace of K - G G' times the largest c: by how much, relatively, M^-1 may be wrong
 ROUNDING = 1e-14  # of the largest k(x, x), below which pivots are noise

@@ -124,6 +124,7 @@ def test_a_kernel_of_little_rank_is_a_linear_one(monkeypatch, bias, cost, gamma)
         return taken[-1]
 
     features = left_out._features
+    monkeypatch.setattr(left_out, "LOW_RANK_ROWS", 300)
     monkeypatch.setattr(left_out, "_features", spy)
     short = left_out_margins(Dataset.from_any(X), formula, y, costs, loss, margins, max_bytes=ROOM)
     monkeypatch.setattr(left_out, "_features", lambda *_: None)
