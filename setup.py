@@ -6,6 +6,7 @@ On Windows GCC (mingw-w64) is the compiler: the loops are written with vector ty
 """
 
 import os
+import re
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -61,9 +62,24 @@ class BuildExtensions(build_ext):
         super().build_extensions()
 
 
+def headers_of(source, headers):
+    """The headers that a source names, itself or through others: "x.h" and `from odmlib.y cimport`."""
+    found, todo = set(), [source, source.with_suffix(".pxd")]
+    while todo:
+        path = todo.pop()
+        if path in found or not path.exists():
+            continue
+        found.add(path)
+        text = path.read_text(encoding="utf-8")
+        todo += [headers[name] for name in re.findall(r'"(\w+\.h)"', text) if name in headers]
+        cimported = re.findall(r"^\s*from (odmlib[\w.]*) cimport", text, re.MULTILINE)
+        todo += [Path(*name.split(".")).with_suffix(".pxd") for name in cimported]
+    return sorted(str(path) for path in found if path.suffix == ".h")
+
+
 def extensions():
-    headers = sorted(Path("odmlib").rglob("*.h"))
-    folders = sorted({str(header.parent) for header in headers})
+    headers = {path.name: path for path in sorted(Path("odmlib").rglob("*.h"))}
+    folders = sorted({str(path.parent) for path in headers.values()})
     for source in sorted(Path("odmlib").rglob("*.pyx")):
         name = ".".join(source.with_suffix("").parts)
         yield Extension(
@@ -71,7 +87,7 @@ def extensions():
             [str(source)],
             language="c++",
             include_dirs=folders,
-            depends=[str(header) for header in headers],
+            depends=headers_of(source, headers),
         )
 
 
