@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from odmlib.errors import ParameterError
 from odmlib.kernels.cache import bytes_for_all
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import MarginLoss
@@ -40,7 +39,7 @@ from odmlib.solvers.control import (
     Progress,
     SolverResult,
 )
-from odmlib.solvers.partitions import Partitions
+from odmlib.solvers.partitions import Partitions, check_stop_level
 from odmlib.solvers.working_set import float32_is_too_coarse, solve_working_set
 
 Floats = NDArray[np.float64]
@@ -86,10 +85,7 @@ def solve_by_levels(
     from, at the first level.
     """
     plan, control = partitions.plan, effort.control
-    if stop_level > plan.levels:
-        raise ParameterError(
-            f"stop_level (--stop-level) must be at most {plan.levels}, the first level, found {stop_level}"
-        )
+    check_stop_level(stop_level, plan)
     duals = np.zeros(problem.kernel.n_rows) if start is None else start.copy()
     levels: list[dict[str, Any]] = []
     last_group_level = stop_level if stop_level or (cascade and plan.levels) else 1

@@ -83,6 +83,13 @@ def _root(number: int, depth: int) -> int | None:
     return root if root >= 2 and root**depth == number else None
 
 
+def check_stop_level(stop_level: int, plan: Plan) -> None:
+    if stop_level > plan.levels:
+        raise ParameterError(
+            f"stop_level (--stop-level) must be at most {plan.levels}, the first level, found {stop_level}"
+        )
+
+
 class Partitions:
     """The partition of every row at every level."""
 

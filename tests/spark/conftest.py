@@ -1,6 +1,7 @@
 """One Spark session for all tests here; without Java or pyspark they are skipped."""
 
 import gc
+import os
 import shutil
 import signal
 import sys
@@ -69,6 +70,19 @@ def spark(tmp_path_factory):
     yield session
     session.stop()
     signal.signal(signal.SIGINT, handler)
+
+
+def fails_once(index, parts):
+    """Do the work, then die with it: by an exception in one task, with the process in another."""
+    from pyspark import TaskContext
+
+    done = list(parts)
+    if TaskContext.get().attemptNumber() == 0:
+        if index == 0:
+            raise RuntimeError("this task fails at first")
+        if index == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return done
 
 
 def standardised():
