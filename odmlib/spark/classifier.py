@@ -49,7 +49,8 @@ from odmlib.options import TrainOptions
 from odmlib.solvers.control import CONVERGED
 from odmlib.solvers.distributed import MAX_ROUNDS
 from odmlib.spark.blocks import blocks_of_rows, dataset_of
-from odmlib.spark.training import PARTITIONERS, check_options, train_blocks
+from odmlib.spark.limits import PARTITIONERS, check_options
+from odmlib.spark.training import train_blocks
 
 if TYPE_CHECKING:
     from pyspark import RDD

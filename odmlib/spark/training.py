@@ -23,13 +23,12 @@ from odmlib.solvers.nystrom import coefficients
 from odmlib.spark.blocks import Demands, RowBlock, Whole, joined
 from odmlib.spark.landmarks import feature_blocks, find_landmarks
 from odmlib.spark.levels import solve_levels
+from odmlib.spark.limits import check_options
 from odmlib.spark.linear import solve_linear
 from odmlib.spark.margins import MarginPart, margins_together
 
 if TYPE_CHECKING:
     from pyspark import RDD
-
-PARTITIONERS = ("stratified-class", "stratified", "class", "random", "cascade")  # of those of one machine
 
 
 @dataclass(frozen=True)
@@ -38,18 +37,6 @@ class Trained:
     function: Function
     margins: list[MarginPart]
     notes: dict[str, Any] = field(default_factory=dict)  # further entries of the report
-
-
-def check_options(options: TrainOptions) -> None:
-    """ParameterError for what one machine can do and a cluster cannot."""
-    kernel = options.kernel
-    negative = kernel == "poly" and options.coef0 < 0
-    if kernel not in ("linear", "rbf", "poly") or negative:
-        found = "poly with coef0 (-r) below 0" if negative else kernel
-        raise ParameterError(f"on Spark the kernel must be linear, rbf or poly, found {found}")
-    if kernel != "linear" and options.approx is None and options.partition not in PARTITIONERS:
-        known = ", ".join(PARTITIONERS)
-        raise ParameterError(f"on Spark the partition must be one of {known}, found {options.partition}")
 
 
 def train_blocks(blocks: RDD, options: TrainOptions, depth: int = 2, demands: Demands | None = None) -> Model:
