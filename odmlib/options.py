@@ -32,7 +32,7 @@ SOLVERS = {  # per kind of kernel
     "linear": ("auto", "newton", "dcd", "blocks", "svrg"),
     "linear with a hinge": ("auto", "dcd", "interior-point"),
     "kernel": ("auto", "working-set"),
-    "sodm linear": ("auto", "newton", "dcd", "blocks", "svrg", *BLOCK_SOLVERS),
+    "sodm linear": ("auto", "newton", "dcd", "blocks", "svrg", *BLOCK_SOLVERS, "csvrg"),
     "kmomd linear": ("auto", "newton", "pairs"),
     "kmomd kernel": ("auto", "pairs"),
     "ssodm": ("auto", "master", "mp", "smp"),
@@ -297,7 +297,7 @@ class TrainOptions:
     solver: str = _option(
         "auto",
         "--solver",
-        "auto; linear: newton, dcd, blocks, svrg (sodm also, on partitions: lbfgs, dsvrg, cocoa; "
+        "auto; linear: newton, dcd, blocks, svrg (sodm also csvrg, and on partitions lbfgs, dsvrg, cocoa; "
         "svm, odml: dcd, interior-point; kmomd: newton, pairs); "
         "other kernels: working-set (kmomd: pairs); ssodm, its relaxation: master, mp (mirror prox), "
         "smp (stochastic)",

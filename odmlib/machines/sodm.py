@@ -46,6 +46,11 @@ class Sodm(Odm):
         from odmlib.solvers.partitions import deal
 
         options = self.options
+        if options.solver == "csvrg":
+            from odmlib.solvers.coreset import solve_csvrg
+
+            given = rows, task.signs, self.costs(task.weights), self.loss(), effort.control
+            return solve_csvrg(*given, threads=effort.threads, seed=options.seed, start=start)
         if options.solver not in distributed.SOLVERS:
             return super().solve_linear(rows, task, effort, start)
         dataset = rows.dataset()
