@@ -1,8 +1,8 @@
 """Linear machines on a core of the rows that stands for all of them (CSVRG, spec/sodm.md section 6).
 
 A greedy cover of radius r: rows are taken in their order, and one becomes a core row if no core row of its
-class lies within r of it; else the nearest core row stands for it. The machine of the core rows, each with the
-costs of all it stands for, is what stochastic steps on gradients at the core rows tend to (the published
+class lies within r of it; else the nearest core row stands for it. The machine of the core rows, each with
+the costs of all it stands for, is what stochastic steps on gradients at the core rows tend to (the published
 CSVRG). It is found here by dual coordinate descent, which needs no step size. It is off by O(r), which no
 further step mends. So the gap on all rows is looked at (1/2 |grad P|^2, as in newton.py), and while it is too
 large r is halved, and the next core starts from the weights of the last. Once the core would be half of the

@@ -104,7 +104,9 @@ def _shown(value: float) -> str:
     return "missing or not a number" if math.isnan(value) else f"{value:g}"
 
 
-def blocks_of_rows(partition: int, n_partitions: int, records: Iterable[Any]) -> Iterator[RowBlock | Fault]:
+def blocks_of_rows(
+    partition: int, n_partitions: int, records: Iterable[Any], block_values: int = BLOCK_VALUES
+) -> Iterator[RowBlock | Fault]:
     """Blocks of (vector, label, weight) records; vectors are those of pyspark.ml.linalg."""
     vectors: list[Any] = []
     numbers: list[tuple[float, float]] = []
@@ -121,7 +123,7 @@ def blocks_of_rows(partition: int, n_partitions: int, records: Iterable[Any]) ->
             vectors.append(vector)
             numbers.append((math.nan if label is None else label, math.nan if weight is None else weight))
             n_values += len(vector.values)
-            if n_values >= BLOCK_VALUES:
+            if n_values >= block_values:
                 yield block()
                 vectors, numbers, n_values, number = [], [], 0, number + n_partitions
         if vectors:

@@ -48,7 +48,7 @@ from odmlib.model.text_format import load_model
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import CONVERGED
 from odmlib.solvers.distributed import MAX_ROUNDS
-from odmlib.spark.blocks import blocks_of_rows, dataset_of
+from odmlib.spark.blocks import BLOCK_VALUES, blocks_of_rows, dataset_of
 from odmlib.spark.limits import PARTITIONERS, check_options
 from odmlib.spark.training import train_blocks
 
@@ -71,6 +71,9 @@ KERNEL_PARAMS = (
     "landmarks",
     "cacheMB",
 )
+
+BYTES_PER_VALUE = 12  # of a block
+MAX_BLOCK_MB = 2000  # what a task gets at once must stay below 2 GB
 
 MODEL_FOLDER = "odmlib-model"  # inside the directory of a saved model: our model file as Spark's text
 
@@ -149,6 +152,15 @@ class ODMParams(
     landmarks: Param[int] = Param(
         Params._dummy(), "landmarks", "rows that strata form around", TypeConverters.toInt
     )
+    standardization: Param[bool] = Param(
+        Params._dummy(),
+        "standardization",
+        "divide the features by their standard deviations before training (linear machines)",
+        TypeConverters.toBoolean,
+    )
+    maxBlockSizeInMB: Param[float] = Param(
+        Params._dummy(), "maxBlockSizeInMB", "of a block of rows; 0: about 200", TypeConverters.toFloat
+    )
     cacheMB: Param[float] = Param(
         Params._dummy(), "cacheMB", "cache for kernel rows of one task, in MB", TypeConverters.toFloat
     )
@@ -162,6 +174,8 @@ class ODMParams(
             coef0=0.0,
             partition=PARTITIONERS[0],
             cacheMB=200.0,
+            standardization=False,
+            maxBlockSizeInMB=0.0,
             maxIter=MAX_ROUNDS,
             tol=1e-3,
             fitIntercept=True,
@@ -236,6 +250,8 @@ class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsR
         stopLevel: int | None = None,
         landmarks: int | None = None,
         cacheMB: float = 200.0,
+        standardization: bool = False,
+        maxBlockSizeInMB: float = 0.0,
     ):
         super().__init__()
         self._set(**self._input_kwargs)
@@ -332,6 +348,13 @@ class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsR
             **weight,
             **kernel,
         )
+        if self.getOrDefault(self.standardization) and not linear:
+            raise ParameterError(
+                "standardization is for kernel linear; put a StandardScaler before a kernel machine"
+            )
+        if not 0 <= self.getOrDefault(self.maxBlockSizeInMB) <= MAX_BLOCK_MB:
+            found = self.getOrDefault(self.maxBlockSizeInMB)
+            raise ParameterError(f"maxBlockSizeInMB must be from 0 (auto) to {MAX_BLOCK_MB}, found {found:g}")
         if linear:
             for name in ("partitions", "gamma", "degree", "coef0"):
                 if self.isSet(name):
@@ -343,10 +366,12 @@ class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsR
         options = self.train_options()
         records = self._records(dataset)
         n_partitions = records.getNumPartitions()
+        block_values = int(self.getOrDefault(self.maxBlockSizeInMB) * 2**20 / BYTES_PER_VALUE) or BLOCK_VALUES
         blocks = records.mapPartitionsWithIndex(
-            lambda partition, some: blocks_of_rows(partition, n_partitions, some)
+            lambda partition, some: blocks_of_rows(partition, n_partitions, some, block_values)
         )
-        model = train_blocks(blocks, options, self.getAggregationDepth())
+        standardized = self.getOrDefault(self.standardization)
+        model = train_blocks(blocks, options, self.getAggregationDepth(), standardize=standardized)
         if model.report["status"] != CONVERGED:
             message = convergence_message(model.report, options.tol).replace("-c", "C")
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
@@ -428,8 +453,7 @@ class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritab
 
     def predictRaw(self, value: Vector) -> DenseVector:
         """(-f, f) with the decision value f of one vector."""
-        decision = self._decision_of()(value)
-        return Vectors.dense([-decision, decision])
+        return raw_of(self._decision_of()(value))
 
     def predict(self, value: Vector) -> float:
         """The label of one vector."""
@@ -438,20 +462,26 @@ class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritab
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         check_column(dataset, self.getFeaturesCol(), "featuresCol", VectorUDT, "vectors")
-        # with Arrow a vector would have to become a list
+        # with Arrow a vector would have to become a list; pyspark.ml.functions would do without the second
+        # function, but needs pandas in pyspark 3.5
         without_arrow = {"useArrow": False} if "useArrow" in signature(F.udf).parameters else {}
-        decide = F.udf(self._decision_of(), "double", **without_arrow)
-        decision = decide(F.col(self.getFeaturesCol()))
+        decide, threshold = self._decision_of(), self.getThreshold()
+        positive, negative = self._odm.labels.tolist()
+        features = F.col(self.getFeaturesCol())
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
         if raw:
-            from pyspark.ml.functions import array_to_vector, vector_to_array
-
-            dataset = dataset.withColumn(raw, array_to_vector(F.array(-decision, decision)))
-            decision = vector_to_array(F.col(raw))[1]
-        if prediction:
-            positive, negative = self._odm.labels.tolist()
-            label = F.when(decision > self.getThreshold(), F.lit(positive)).otherwise(F.lit(negative))
-            dataset = dataset.withColumn(prediction, label)
+            both = F.udf(lambda vector: raw_of(decide(vector)), VectorUDT(), **without_arrow)
+            dataset = dataset.withColumn(raw, both(features))
+        if prediction and raw:
+            label = F.udf(
+                lambda found: positive if found[1] > threshold else negative, "double", **without_arrow
+            )
+            dataset = dataset.withColumn(prediction, label(F.col(raw)))
+        elif prediction:
+            label = F.udf(
+                lambda vector: positive if decide(vector) > threshold else negative, "double", **without_arrow
+            )
+            dataset = dataset.withColumn(prediction, label(features))
         return dataset
 
     def write(self) -> ModelWriter:
@@ -487,6 +517,10 @@ class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritab
             weights, intercept = self.coefficients.array, self.intercept
             return lambda vector: decision_value(vector, weights, intercept)
         return lambda vector: expansion_value(vector, function, width)
+
+
+def raw_of(decision: float) -> DenseVector:
+    return Vectors.dense([-decision, decision])
 
 
 def expansion_value(vector: Any, function: Function, width: int) -> float:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib.data.dataset import Dataset
 from odmlib.machines.sodm import Sodm
 from odmlib.solvers.control import Control, SolverResult
 from odmlib.solvers.distributed import Block, solve_lbfgs
@@ -89,6 +90,35 @@ def _one_shot(block: Block, w: Floats, machine: Sodm) -> Floats:
 
 def _margins(block: Block, w: Floats, machine: Sodm) -> MarginPart:
     return margin_part(block.y * block.data.product(w, task_threads()), block.costs, block.y)
+
+
+def column_factors(blocks: RDD, n_features: int, depth: int) -> Floats:
+    """1 / standard deviation (with row weights, unbiased) of every column, 0 for one that never changes."""
+    n_partitions = blocks.getNumPartitions()
+
+    def sums(block: RowBlock) -> tuple[int, Floats]:
+        columns, weights = block.rows.indices, np.repeat(block.weights, np.diff(block.rows.indptr))
+        total = np.bincount(columns, weights * block.rows.values, minlength=n_features)
+        return block.number, np.append(total, [block.weights.sum(), np.square(block.weights).sum()])
+
+    *total, weight, squares = tree_sum(blocks.map(sums), n_partitions, depth)
+    means = np.array(total) / weight
+
+    def deviations(block: RowBlock) -> tuple[int, Floats]:
+        columns, weights = block.rows.indices, np.repeat(block.weights, np.diff(block.rows.indptr))
+        stored = np.bincount(columns, weights, minlength=n_features)
+        apart = np.bincount(
+            columns, weights * np.square(block.rows.values - means[columns]), minlength=n_features
+        )
+        return block.number, apart + (block.weights.sum() - stored) * np.square(means)
+
+    apart = tree_sum(blocks.map(deviations), n_partitions, depth)
+    variances = apart / max(weight - squares / weight, np.finfo(float).tiny)
+    return np.divide(1.0, np.sqrt(variances), out=np.zeros(n_features), where=variances > 0)
+
+
+def scaled_columns(rows: Dataset, factors: Floats) -> Dataset:
+    return Dataset(rows.indptr, rows.indices, rows.values * factors[rows.indices], rows.n_features)
 
 
 def solve_linear(

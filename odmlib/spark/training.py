@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from odmlib._version import __version__
 from odmlib.data.labels import python_label
@@ -24,11 +25,14 @@ from odmlib.spark.blocks import Demands, RowBlock, Whole, joined
 from odmlib.spark.landmarks import feature_blocks, find_landmarks
 from odmlib.spark.levels import solve_levels
 from odmlib.spark.limits import check_options
-from odmlib.spark.linear import solve_linear
+from odmlib.spark.linear import column_factors, scaled_columns, solve_linear
 from odmlib.spark.margins import MarginPart, margins_together
 
 if TYPE_CHECKING:
     from pyspark import RDD
+
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,18 @@ class Trained:
     notes: dict[str, Any] = field(default_factory=dict)  # further entries of the report
 
 
-def train_blocks(blocks: RDD, options: TrainOptions, depth: int = 2, demands: Demands | None = None) -> Model:
-    """Train on an RDD of RowBlock and Fault; `depth`: of the tree of sums."""
+def train_blocks(
+    blocks: RDD,
+    options: TrainOptions,
+    depth: int = 2,
+    demands: Demands | None = None,
+    standardize: bool = False,
+) -> Model:
+    """Train on an RDD of RowBlock and Fault; `depth`: of the tree of sums.
+
+    `standardize` (linear machines): columns are divided by their standard deviations, and so are the weights
+    afterwards; objective and gap are those of the divided columns. A column that never changes has no weight.
+    """
     started = time.perf_counter()
     check_options(options)
     control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
@@ -63,7 +77,12 @@ def train_blocks(blocks: RDD, options: TrainOptions, depth: int = 2, demands: De
             width = whole.n_features
             rows = blocks.map(lambda block: replace(block, rows=block.rows.with_features(width)))
         with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
+            factors = column_factors(rows, whole.n_features, depth) if standardize else None
+            if factors is not None:
+                rows = rows.map(lambda block: replace(block, rows=scaled_columns(block.rows, factors)))
             trained = _train(rows, machine, formula, whole, depth, control)
+            if factors is not None:
+                trained = replace(trained, function=_in_old_columns(trained.function, factors))
     finally:
         blocks.unpersist()
     return _model(trained, machine, formula, whole, options, n_partitions, time.perf_counter() - started)
@@ -109,6 +128,13 @@ def _train_nystrom(
     result.details["approximation"] = approximation
     function = KernelFunction(formula, found.rows, coefficients(found.factor, result.weights))
     return Trained(result, function, margins, {"approximation": approximation})
+
+
+def _in_old_columns(function: Function, factors: Floats) -> LinearFunction:
+    """Weights of columns that were multiplied by these factors, as weights of the columns themselves."""
+    assert isinstance(function, LinearFunction)
+    weights = function.weights[:, 0] * factors[function.columns]
+    return LinearFunction(function.columns, weights, function.bias, function.bias_weights)
 
 
 def _features(pair: tuple[RowBlock, object]) -> RowBlock:

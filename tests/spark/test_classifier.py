@@ -13,7 +13,7 @@ import pytest
 
 import odmlib
 
-from .conftest import fails_once, frame, standardised
+from .conftest import ROOT, fails_once, frame, standardised
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
@@ -83,6 +83,31 @@ def test_regularisation_as_in_spark_and_no_intercept(spark):
     model = ODMClassifier(tol=TOL, regParam=0.5, fitIntercept=False).fit(frame(spark, X, Y))
     assert_agrees(model, odmlib.train(X, Y, kernel="linear", lambda_=2.0, bias=-1, tol=1e-6))
     assert model.intercept == 0
+
+
+def test_standardization_as_linear_svc_has_it(spark):
+    raw = odmlib.read_data(ROOT / "data" / "wdbc.txt")[0].toarray()
+    raw = np.c_[raw, np.full(len(raw), 7.0)]  # a column that never changes
+    model = fitted(frame(spark, raw, Y), standardization=True, maxBlockSizeInMB=0.05)
+    deviations = raw.std(axis=0, ddof=1)
+    scaled = np.divide(raw, deviations, out=np.zeros_like(raw), where=deviations > 0)
+    reference = odmlib.train(scaled, Y, kernel="linear", C=C, tol=1e-6)
+    assert model.report["primal"] == pytest.approx(reference.report["primal"], rel=TOL)
+    assert model.report["details"]["blocks"] > 2
+    scores = raw @ model.coefficients.array + model.intercept
+    allowed = sum(np.sqrt(2 * r["gap"] * r["primal"]) for r in (model.report, reference.report))
+    norms = np.sqrt((scaled**2).sum(axis=1) + 1)
+    assert (np.abs(scores - reference.decision_function(scaled)) <= allowed * norms).all()
+    assert model.coefficients[30] == 0
+
+
+def test_every_parameter_of_linear_svc_is_known():
+    import inspect
+
+    from pyspark.ml.classification import LinearSVC
+
+    theirs = set(inspect.signature(LinearSVC.__init__).parameters)
+    assert theirs <= set(inspect.signature(ODMClassifier.__init__).parameters)
 
 
 def test_columns_and_labels(spark, model):
@@ -262,6 +287,8 @@ def test_wrong_parameters():
         ({"kernel": "rbf", "approx": "fourier"}, "approx .--approx. must be one of nystrom"),
         ({"kernel": "rbf", "approx": "nystrom", "stopLevel": 1}, "stop_level .--stop-level. has no meaning"),
         ({"gamma": 0.5}, "gamma has no meaning with kernel linear"),
+        ({"kernel": "rbf", "standardization": True}, "standardization is for kernel linear"),
+        ({"maxBlockSizeInMB": -1.0}, "maxBlockSizeInMB must be from 0"),
         ({"kernel": "rbf", "gamma": -1.0}, "gamma .-g. must be above 0"),
     ):
         with pytest.raises(odmlib.ParameterError, match=message):
