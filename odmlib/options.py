@@ -275,7 +275,8 @@ class TrainOptions:
     stop_level: int | None = _option(
         None,
         "--stop-level",
-        "sodm: end at this level with the average of its machines (default 0, the whole problem)",
+        "sodm: end at this level with the average of its machines, partition dc: with a machine for every "
+        "cluster (default 0, the whole problem)",
         _whole,
         "L",
     )
@@ -471,10 +472,9 @@ def _check_partitions(options: TrainOptions) -> None:
     _check_approximation(options)
     if options.kernel == "linear":
         _check_linear_partitions(options)
-    if options.partition == "dc" and options.stop_level:
+    if options.partition == "dc" and options.stop_level and options.kernel == "precomputed":
         raise ParameterError(
-            "partition dc has no average to stop at: its machines know one cluster each; "
-            "leave stop_level (--stop-level) out"
+            "partition dc with stop_level (--stop-level) needs the rows themselves, found kernel precomputed"
         )
 
 
