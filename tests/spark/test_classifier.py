@@ -323,3 +323,10 @@ def test_on_a_cluster_of_processes(tmp_path):
     assert found["gap"] <= TOL
     assert np.linalg.norm(expected - found["weights"]) <= 2 * np.sqrt(2 * TOL)
     assert found["right"] > 540
+    rbf = {"machine": "sodm", "gamma": 0.02, "C": 0.1}
+    for (gap, primal), options in zip(
+        found["kernels"], ({"approx": "nystrom", "rank": 20}, {"partitions": 2}), strict=True
+    ):
+        reference = odmlib.train(X, Y, **rbf, **options)
+        assert gap <= 1e-3
+        assert primal == pytest.approx(reference.report["primal"], rel=2e-3)
