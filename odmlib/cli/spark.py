@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
@@ -113,8 +114,8 @@ def session(master: str) -> Iterator[Any]:
                 talk.seek(0)
                 told = talk.read().decode("utf-8", "replace")
                 raise OdmError(f"--spark {master}: {reason(told) or reason(str(error))}") from None
-        # Spark's own handler would ask Java first
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own would ask Java first
         yield spark
         spark.stop()
     except (Py4JError, PySparkException) as error:

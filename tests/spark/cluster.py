@@ -5,6 +5,7 @@ Run as a program: a cluster wants a Java process of its own. If the archive is a
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -30,12 +31,12 @@ def main():
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "ERROR",
-        "spark.pyspark.python": sys.executable,
-        "spark.pyspark.driver.python": sys.executable,
         "spark.archives": f"{archive}#odm",
     }
+    # spark.pyspark.python is for spark-submit; a program that starts Spark itself is asked here
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     if archive.endswith(".tar.gz"):
-        settings["spark.pyspark.python"] = "./odm/bin/python"
+        os.environ["PYSPARK_PYTHON"] = "./odm/bin/python"
     else:
         settings["spark.executorEnv.PYTHONPATH"] = "odm"
     builder = SparkSession.builder.master("local-cluster[2,1,1024]")
