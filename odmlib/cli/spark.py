@@ -93,7 +93,8 @@ def session(master: str) -> Iterator[Any]:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # what it says is in its exceptions
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # py4j logs what its exceptions say, a Ctrl-C among them
     local = master.startswith("local")
     if local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -119,10 +120,21 @@ def session(master: str) -> Iterator[Any]:
         yield spark
         spark.stop()
     except (Py4JError, PySparkException) as error:
+        if (interruption := interruption_behind(error)) is not None:
+            raise interruption from None
         raise OdmError(f"--spark {master}: {reason(str(error)) or type(error).__name__}") from None
     finally:
+        logging.disable(disabled)
         for process in java:  # it takes its temporary files along, while we do not wait
             process.terminate()
+
+
+def interruption_behind(error: BaseException) -> BaseException | None:
+    """The Ctrl-C that an error came after: cleaning up fails once the way to Java is cut."""
+    behind = error.__context__
+    while behind is not None and isinstance(behind, Exception):
+        behind = behind.__context__
+    return behind
 
 
 @contextmanager

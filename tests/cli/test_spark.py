@@ -71,6 +71,17 @@ def test_the_line_that_matters():
     assert cli_spark.reason("WARNING: nothing\n") == ""
 
 
+def test_ctrl_c_is_seen_behind_what_fails_after_it():
+    try:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise OSError("the way to Java is cut")
+    except OSError as error:
+        assert isinstance(cli_spark.interruption_behind(error), KeyboardInterrupt)
+    assert cli_spark.interruption_behind(OSError("alone")) is None
+
+
 @pytest.fixture
 def shared_session(monkeypatch, request):
     """The session of tests/spark in the place of a new one."""
@@ -122,7 +133,7 @@ def test_the_tool_itself_and_ctrl_c(tmp_path):
     assert (tmp_path / "m").exists()
     wrong = subprocess.run([*words[:-1], "nonsense", WDBC, "n"], check=False, **here)
     assert wrong.returncode == 1 and b"Master must either be" in wrong.stderr
-    for seconds in (3, 20):  # while Java starts, and later
+    for seconds in (3, 45):  # while Java starts, and while tasks run
         with subprocess.Popen([*words, "-c", "1000", "-e", "1e-12", WDBC, "n"], **here) as process:
             time.sleep(seconds)
             began = time.monotonic()
