@@ -182,6 +182,13 @@ def added(parts: Iterable[tuple[int, Floats | None]]) -> Floats | None:
     return total
 
 
+def storage_level() -> Any:
+    """Of what is used more than once."""
+    from pyspark import StorageLevel
+
+    return StorageLevel.MEMORY_AND_DISK
+
+
 def task_threads() -> int:
     """The cores of a task; sums do not depend on their number."""
     from pyspark import TaskContext

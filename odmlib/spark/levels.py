@@ -44,7 +44,7 @@ from odmlib.solvers.control import (
 )
 from odmlib.solvers.partitions import MAX_LANDMARKS, ROWS_PER_LANDMARK, Plan, check_stop_level, make_plan
 from odmlib.solvers.working_set import float32_is_too_coarse, solve_working_set
-from odmlib.spark.blocks import RowBlock, Whole, task_threads
+from odmlib.spark.blocks import RowBlock, Whole, storage_level, task_threads
 from odmlib.spark.landmarks import Found, find_landmarks, nearest_landmarks
 from odmlib.spark.margins import MarginPart, margin_part
 
@@ -296,7 +296,7 @@ class _Run:
             return problem.solve(part, part.weight / total, tol, limit, seconds)
 
         grouped = parts.map(lambda part: (part.number % n_parts, part)).groupByKey(n_parts, int)
-        solved = grouped.map(solve).persist(_storage())
+        solved = grouped.map(solve).persist(storage_level())
         told = solved.map(lambda pair: pair[1]).collect()
         self.levels.append(
             {
@@ -417,9 +417,3 @@ def positions_of(keys: Places, starts: Places, seed: int) -> Places:
     positions = np.empty(len(keys), dtype=np.int64)
     positions[order] = np.repeat(starts, counts) + within
     return positions
-
-
-def _storage() -> Any:
-    from pyspark import StorageLevel
-
-    return StorageLevel.MEMORY_AND_DISK

@@ -21,7 +21,7 @@ from odmlib.model.model import Model
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import Control, SolverResult
 from odmlib.solvers.nystrom import coefficients
-from odmlib.spark.blocks import Demands, RowBlock, Whole, joined
+from odmlib.spark.blocks import Demands, RowBlock, Whole, joined, storage_level
 from odmlib.spark.landmarks import feature_blocks, find_landmarks
 from odmlib.spark.levels import solve_levels
 from odmlib.spark.limits import check_options
@@ -58,7 +58,7 @@ def train_blocks(
     started = time.perf_counter()
     check_options(options)
     control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
-    blocks = blocks.persist(_storage())
+    blocks = blocks.persist(storage_level())
     n_partitions = blocks.getNumPartitions()
     try:
         summaries = blocks.map(lambda block: block.summary).collect()
@@ -112,7 +112,7 @@ def _train_nystrom(
 ) -> Trained:
     options = machine.options
     found = find_landmarks(blocks, whole, formula, options.rank or USUAL_RANK, options.seed)
-    featured = feature_blocks(blocks, found, formula).persist(_storage())
+    featured = feature_blocks(blocks, found, formula).persist(storage_level())
     try:
         traces = featured.map(lambda pair: (pair[0].number, pair[1])).collect()
         diagonal, left = (math.fsum(trace[k] for _, trace in traces) for k in range(2))
@@ -195,9 +195,3 @@ def _model(
         | trained.notes
     )
     return model
-
-
-def _storage() -> Any:
-    from pyspark import StorageLevel
-
-    return StorageLevel.MEMORY_AND_DISK
