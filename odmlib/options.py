@@ -32,7 +32,7 @@ SOLVERS = {  # per kind of kernel
     "linear": ("auto", "newton", "dcd", "blocks", "svrg"),
     "linear with a hinge": ("auto", "dcd", "interior-point"),
     "kernel": ("auto", "working-set"),
-    "sodm linear": ("auto", "newton", "dcd", "blocks", "svrg", *BLOCK_SOLVERS),
+    "sodm linear": ("auto", "newton", "dcd", "blocks", "svrg", *BLOCK_SOLVERS, "csvrg"),
     "kmomd linear": ("auto", "newton", "pairs"),
     "kmomd kernel": ("auto", "pairs"),
     "ssodm": ("auto", "master", "mp", "smp"),
@@ -275,7 +275,8 @@ class TrainOptions:
     stop_level: int | None = _option(
         None,
         "--stop-level",
-        "sodm: end at this level with the average of its machines (default 0, the whole problem)",
+        "sodm: end at this level with the average of its machines, partition dc: with a machine for every "
+        "cluster (default 0, the whole problem)",
         _whole,
         "L",
     )
@@ -297,7 +298,7 @@ class TrainOptions:
     solver: str = _option(
         "auto",
         "--solver",
-        "auto; linear: newton, dcd, blocks, svrg (sodm also, on partitions: lbfgs, dsvrg, cocoa; "
+        "auto; linear: newton, dcd, blocks, svrg (sodm also csvrg, and on partitions lbfgs, dsvrg, cocoa; "
         "svm, odml: dcd, interior-point; kmomd: newton, pairs); "
         "other kernels: working-set (kmomd: pairs); ssodm, its relaxation: master, mp (mirror prox), "
         "smp (stochastic)",
@@ -471,10 +472,9 @@ def _check_partitions(options: TrainOptions) -> None:
     _check_approximation(options)
     if options.kernel == "linear":
         _check_linear_partitions(options)
-    if options.partition == "dc" and options.stop_level:
+    if options.partition == "dc" and options.stop_level and options.kernel == "precomputed":
         raise ParameterError(
-            "partition dc has no average to stop at: its machines know one cluster each; "
-            "leave stop_level (--stop-level) out"
+            "partition dc with stop_level (--stop-level) needs the rows themselves, found kernel precomputed"
         )
 
 

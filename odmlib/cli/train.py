@@ -50,6 +50,7 @@ examples:
   odm-train --loo -g 0.5 a.txt                    leave-one-out from one fit, no model
   odm-train -s 5 --assigned found mixed.txt       unlabeled rows (label 0) help; their labels in found
   odm-scale -l 0 -s r a.txt | odm-train - m       from a pipe
+  odm-train -s 6 --spark local[2] parts/ m        on Spark, from a directory of files
 """
 
 
@@ -61,6 +62,10 @@ def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
     arguments.command = " ".join([PROGRAM, *argv])
     options = make_options(arguments)
+    if arguments.spark is not None:
+        from odmlib.cli.spark import spark_options
+
+        options = spark_options(arguments, options)
     check_files(arguments)
     if arguments.v is not None and not arguments.search:
         return validate(arguments, options)
@@ -98,6 +103,12 @@ def make_parser() -> ToolParser:
         "--assigned",
         metavar="FILE",
         help="ssodm: write the label found for every unlabeled row, one per line",
+    )
+    parser.option(
+        "--spark",
+        metavar="MASTER",
+        help="sodm: train on the Spark cluster of this master (local[2], spark://host:7077, yarn); "
+        "training_set_file may be a directory of files, or an address (hdfs://...)",
     )
     parser.switch("-q", "--quiet", help="say nothing but warnings and results")
     parser.add_argument("training_set_file", metavar="training_set_file")
@@ -229,7 +240,7 @@ def check_files(arguments: argparse.Namespace) -> None:
     if arguments.model_file is None and not (arguments.loo or arguments.search):  # which may want no model
         if arguments.training_set_file == "-":
             raise UsageError("name a model file when the training set comes from standard input")
-        arguments.model_file = os.path.basename(arguments.training_set_file) + ".model"
+        arguments.model_file = os.path.basename(arguments.training_set_file.rstrip("/")) + ".model"
     if outputs(arguments).count("-") > 1:
         raise UsageError("only one of the model, the report and the margins can go to standard output")
     refuse_overwriting(arguments.model_file, inputs[:2])  # --init may name the model to go on with
@@ -280,12 +291,13 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         open_output(arguments.model_file) if named else nullcontext() as stream,
     ):
         started = time.perf_counter()
-        problem, serials, n_columns = read_problem(arguments, options)
-        read_seconds = time.perf_counter() - started
-        tell = teller(arguments)
-        tell(describe_data(problem))
-        found = None
-        if arguments.search:
+        tell, problem, read_seconds = teller(arguments), None, None
+        serials, n_columns, found = None, 0, None
+        if arguments.spark is None:
+            problem, serials, n_columns = read_problem(arguments, options)
+            read_seconds = time.perf_counter() - started
+            tell(describe_data(problem))
+        if arguments.search and problem is not None:
             from odmlib.cli.grid import short_search
 
             options, found = short_search(arguments, options, problem)
@@ -294,10 +306,21 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
                 return 0
         with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
             trace = Trace(progress)
-            model = train_problem(problem, dataclasses.replace(options, callback=trace))
+            traced = dataclasses.replace(options, callback=trace)
+            if problem is not None:
+                model = train_problem(problem, traced)
+            else:
+                from odmlib.cli.spark import train_on_spark
+
+                model = train_on_spark(arguments, traced, progress)
+        if problem is None:
+            tell(describe_rows(model))
         model.report["trace"] = trace.points()
         trained = model
-        estimate = leave_one_out_line(model, problem, options) if arguments.loo else ""
+        estimate = ""
+        if arguments.loo:
+            assert problem is not None
+            estimate = leave_one_out_line(model, problem, options)
         model = as_in_file(model, arguments.zero_based, serials, n_columns)
         for line in describe_model(model):
             tell(line)
@@ -315,7 +338,8 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         model.report["seconds"] |= {"read": read_seconds, "write": written}
         if found is not None:
             model.report["search"] = found["search"]
-        write_margins(model.training_margins)
+        if problem is not None:
+            write_margins(model.training_margins)
         write_assigned([] if model.assigned is None else [python_label(label) for label in model.assigned])
         if page is not None:
             write_page(page, trained, problem, arguments)
@@ -449,7 +473,7 @@ def open_report(target: str | None) -> Iterator[Callable[[dict[str, Any]], None]
         yield lambda report: print(json.dumps(plain(report), indent=2), file=stream, flush=True)
 
 
-def write_page(page: IO[str], model: Model, problem: Problem, arguments: argparse.Namespace) -> None:
+def write_page(page: IO[str], model: Model, problem: Problem | None, arguments: argparse.Namespace) -> None:
     from odmlib.plots.page import report_page
 
     name = os.path.basename(shown_name(arguments.training_set_file))
@@ -508,6 +532,17 @@ def describe_data(problem: Problem) -> str:
     return (
         f"{rows.n_rows} rows{unlabeled}, {rows.n_features} features, {rows.n_nonzeros} nonzeros, "
         f"labels {show_labels(problem.labels)}"
+    )
+
+
+def describe_rows(model: Model) -> str:
+    """The same of rows that were never here."""
+    from odmlib.data.labels import show_labels
+
+    report = model.report
+    return (
+        f"{report['rows']} rows, {report['features']} features, {report['nonzeros']} nonzeros, "
+        f"labels {show_labels(model.labels)}"
     )
 
 

@@ -221,6 +221,18 @@ def from_entries(
     return Dataset(indptr, columns.astype(np.int32), values, shape[1])
 
 
+def stacked(parts: list[Dataset]) -> Dataset:
+    """The rows of all parts (at least one), one part below the other, as wide as the widest."""
+    ends = np.cumsum([part.n_nonzeros for part in parts])
+    indptr = [part.indptr[1:] + end - part.n_nonzeros for part, end in zip(parts, ends, strict=True)]
+    return Dataset(
+        np.concatenate([[0], *indptr]).astype(np.int64),
+        np.concatenate([part.indices for part in parts]),
+        np.concatenate([part.values for part in parts]),
+        max(part.n_features for part in parts),
+    )
+
+
 def summed_rows(rows: Dataset, places: NDArray[np.int64], n_places: int) -> Dataset:
     """Row j of the result is the sum of the rows i with places[i] = j."""
     shape = n_places, rows.n_features

@@ -111,6 +111,11 @@ def _unpacker(start: bytes, read: Callable[[int], bytes], name: str) -> Callable
     return None
 
 
+def is_packed(start: bytes) -> bool:
+    """Whether a file that starts with these bytes is one of those that are unpacked."""
+    return start.startswith(tuple(_PACKINGS))
+
+
 def _new_gzip_decoder() -> Any:
     import zlib
 

@@ -114,12 +114,13 @@ def parse_stream(
     threads: int | None = None,
     strict_lines: bool = False,
     whole_file: bool = True,
+    may_be_empty: bool = False,
     block_bytes: int | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], int]:
     """Parse a stream to its end: row pointers, columns, values, labels, number of features.
 
-    `whole_file`: a byte-order mark may come first, and there must be at least one row.
+    `whole_file`: a byte-order mark may come first, and there must be at least one row unless `may_be_empty`.
     The last two arguments are for tests; no result and no message depends on them.
     """
     features = checked_features(features)
@@ -149,7 +150,7 @@ def parse_stream(
             raise error(message, name, line, column)
         at_start = at_start and end == 0
         block, filled = next_block(block, end, filled, block_bytes)
-    if whole_file and parser.n_rows == 0:
+    if whole_file and parser.n_rows == 0 and not may_be_empty:
         raise error("no rows found", name)
     width = parser.n_columns if features is None else features
     indptr, indices, values, labels = parser.finish()

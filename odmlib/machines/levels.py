@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from odmlib.errors import ParameterError
 from odmlib.kernels.cache import bytes_for_all
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import MarginLoss
 from odmlib.losses.sums import slopes_and_curvatures
 from odmlib.machines.machine import Effort, Task
 from odmlib.machines.running import TaskRun
+from odmlib.names import STATUSES
 from odmlib.solvers.control import (
     CONVERGED,
     EARLY,
@@ -39,8 +39,9 @@ from odmlib.solvers.control import (
     Control,
     Progress,
     SolverResult,
+    relative_gap,
 )
-from odmlib.solvers.partitions import Partitions
+from odmlib.solvers.partitions import Partitions, check_stop_level
 from odmlib.solvers.working_set import float32_is_too_coarse, solve_working_set
 
 Floats = NDArray[np.float64]
@@ -86,12 +87,11 @@ def solve_by_levels(
     from, at the first level.
     """
     plan, control = partitions.plan, effort.control
-    if stop_level > plan.levels:
-        raise ParameterError(
-            f"stop_level (--stop-level) must be at most {plan.levels}, the first level, found {stop_level}"
-        )
+    check_stop_level(stop_level, plan)
     duals = np.zeros(problem.kernel.n_rows) if start is None else start.copy()
     levels: list[dict[str, Any]] = []
+    if stop_level and partitions.found is not None:
+        return _solve_regions(problem, partitions, effort, stop_level, duals)
     last_group_level = stop_level if stop_level or (cascade and plan.levels) else 1
     for level in range(plan.levels, last_group_level - 1, -1):
         active = np.ones(len(duals), dtype=bool) if level == plan.levels else duals != 0
@@ -120,6 +120,50 @@ def solve_by_levels(
     result.solver = "levels+working-set" if plan.levels else "working-set"
     result.details |= {"levels": levels, "landmarks": partitions.n_landmarks}
     return result
+
+
+def _solve_regions(
+    problem: LevelProblem, partitions: Partitions, effort: Effort, stop_level: int, duals: Floats
+) -> SolverResult:
+    """A machine for every cluster of the last level, each on all of its rows and to the tolerance of the run.
+
+    Together they solve  min sum_k q_k P_k(w_k),  P_k being the problem of cluster k with the share q_k: the
+    result's objective and gap are those of this sum. `details` has what prediction needs: `clusters`, the
+    cluster of every row (a cluster without rows is left out), and their `shares`.
+    """
+    plan, control = partitions.plan, effort.control
+    levels: list[dict[str, Any]] = []
+    for level in range(plan.levels, stop_level, -1):
+        active = np.ones(len(duals), dtype=bool) if level == plan.levels else duals != 0
+        levels.append(_solve_level(problem, partitions.at(level), level, active, duals, effort))
+        if control.out_of_time() is not None:
+            break
+    clusters = np.unique(partitions.at(stop_level), return_inverse=True)[1]
+    every = np.ones(len(duals), dtype=bool)
+    record = _solve_level(problem, clusters, stop_level, every, duals, effort, whole=True)
+    shares = np.bincount(clusters, problem.weights) / problem.weights.sum()
+    found: list[tuple[int, SolverResult]] = record.pop("results")
+    primal = math.fsum(shares[k] * result.primal for k, result in found)
+    dual = math.fsum(shares[k] * result.dual for k, result in found)
+    gap = relative_gap(primal, max(0.0, primal - dual))
+    levels.append(record | {"full_gap": gap})
+    statuses = [result.status for _, result in found]
+    return SolverResult(
+        max(statuses, key=STATUSES.index) if gap > control.tol else CONVERGED,
+        primal,
+        dual,
+        gap,
+        sum(result.iterations for _, result in found),
+        "levels+working-set",
+        duals=duals,
+        details={
+            "levels": levels,
+            "landmarks": partitions.n_landmarks,
+            "regions": len(shares),
+            "clusters": clusters,
+            "shares": shares,
+        },
+    )
 
 
 def _solve_whole(problem: LevelProblem, duals: Floats, effort: Effort) -> SolverResult:
@@ -209,10 +253,11 @@ class _ActiveControl(Control):
 class _LevelControl(Control):
     """The control of a level: the run's clock, the tolerance of partitions, progress that names the level."""
 
-    def __init__(self, control: Control, level: int):
+    def __init__(self, control: Control, level: int, whole: bool = False):
         limit = LOCAL_ITERATIONS if control.max_iter is None else min(LOCAL_ITERATIONS, control.max_iter)
         told = None if control.callback is None else self._tell
-        super().__init__(max(LOCAL_TOL, control.tol), limit, control.time_limit, told)
+        tol = control.tol if whole else max(LOCAL_TOL, control.tol)
+        super().__init__(tol, control.max_iter if whole else limit, control.time_limit, told)
         self.started, self.control, self.level = control.started, control, level
 
     def _tell(self, progress: Progress) -> object:
@@ -231,8 +276,12 @@ def _solve_level(
     active: NDArray[np.bool_],
     duals: Floats,
     effort: Effort,
+    whole: bool = False,
 ) -> dict[str, Any]:
-    """Solve every partition of a level on its active rows; changes `duals`, returns the level's record."""
+    """Solve every partition of a level on its active rows; changes `duals`, returns the level's record.
+
+    `whole`: to the tolerance of the run and without a limit; the record has `results`, (partition, result).
+    """
     control = effort.control
     began = control.seconds()
     n_partitions = int(partition.max()) + 1
@@ -274,10 +323,11 @@ def _solve_level(
         found[task.output] = result
 
     worth = [task for task in tasks() if len(task.signs) and shares[task.output] > 0]
-    TaskRun(_LevelControl(control, level), n_partitions).run(
+    TaskRun(_LevelControl(control, level, whole), n_partitions).run(
         worth, solve, keep, threads=effort.threads, budget=effort.cache_bytes, need=need
     )
-    return {
+    results = {"results": sorted(found.items())} if whole else {}
+    return results | {
         "level": level,
         "partitions": n_partitions,
         "rows": int(active.sum()),

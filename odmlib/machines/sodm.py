@@ -9,23 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from odmlib._core.rows import Rows
+from odmlib.data.dataset import from_entries
 from odmlib.data.problem import Problem
+from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
-from odmlib.machines.fitting import Fit, LinearData, Places, entries, fit_classes
+from odmlib.machines.fitting import Fit, KernelData, LinearData, Places, entries, fit_classes
 from odmlib.machines.machine import Begin, Effort, Floats, Machine, Task
 from odmlib.machines.odm import Odm
 from odmlib.machines.starting import Start
-from odmlib.model.functions import Function, KernelFunction
+from odmlib.model.functions import Function, KernelFunction, RoutedFunction
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import Control, SolverResult
-from odmlib.solvers.nystrom import nystrom_features
+from odmlib.solvers.landmarks import Landmarks
+from odmlib.solvers.nystrom import coefficients, nystrom_features
 
 if TYPE_CHECKING:
     from odmlib.data.dataset import Dataset
@@ -46,6 +49,11 @@ class Sodm(Odm):
         from odmlib.solvers.partitions import deal
 
         options = self.options
+        if options.solver == "csvrg":
+            from odmlib.solvers.coreset import solve_csvrg
+
+            given = rows, task.signs, self.costs(task.weights), self.loss(), effort.control
+            return solve_csvrg(*given, threads=effort.threads, seed=options.seed, start=start)
         if options.solver not in distributed.SOLVERS:
             return super().solve_linear(rows, task, effort, start)
         dataset = rows.dataset()
@@ -86,7 +94,7 @@ class Sodm(Odm):
             threads=effort.threads,
             out_of_time=effort.control.out_of_time,
         )
-        return solve_by_levels(
+        result = solve_by_levels(
             LevelProblem(
                 kernel,
                 task.signs,
@@ -102,6 +110,62 @@ class Sodm(Odm):
             cascade=options.partition == "cascade",
             start=None if start is None else start.duals,
         )
+        if "clusters" in result.details:
+            result.details["found"] = partitions.found
+            result.margins = np.zeros(kernel.n_rows)  # known when the regions' functions are
+        return result
+
+
+class RoutedData(KernelData):
+    """Clusters in feature space, each with its own machine; a row goes to the one with the nearest centre.
+
+    Centres are means of the landmarks' features (solvers/nystrom.py), hence expansions over the landmarks.
+    """
+
+    def solve(self, task: Task, effort: Effort) -> SolverResult:
+        if self.scheme != "binary":
+            raise ParameterError(
+                "partition dc with stop_level (--stop-level) is for two classes, "
+                f"found {len(self.problem.labels)}"
+            )
+        result = super().solve(task, effort)
+        found = result.details.pop("found")
+        self.routed = routed_function(
+            self.formula, self.problem.rows, task.signs, result.duals, found, result.details
+        )
+        result.margins = task.signs * self.routed.scores(self.problem.rows, effort.threads)[:, 0]
+        return result
+
+    def function(self, parts: list[tuple[Places, Floats]], offsets: Floats) -> Function:
+        return self.routed
+
+
+def routed_function(
+    formula: KernelFormula,
+    rows: Dataset,
+    signs: Floats,
+    duals: Floats | None,
+    found: Landmarks,
+    details: dict[str, Any],
+) -> RoutedFunction:
+    """Takes `clusters` and `shares` out of the details."""
+    assert duals is not None
+    clusters, shares = details.pop("clusters"), details.pop("shares")
+    count = len(shares)
+    centres = np.array([found.factor[clusters == k].mean(axis=0) for k in range(count)])
+    routes = coefficients(np.tril(found.factor[found.rows]), centres.T)  # landmarks x regions
+    support = np.flatnonzero(duals)
+    own = signs[support] * duals[support] / shares[clusters[support]]
+    used = np.union1d(support, found.rows)
+    landmarks = np.repeat(np.searchsorted(used, found.rows), count)
+    terms = from_entries(
+        np.concatenate([np.searchsorted(used, support), landmarks]),
+        np.concatenate([clusters[support], count + np.tile(np.arange(count), len(found.rows))]),
+        np.concatenate([own, routes.reshape(-1)]),
+        (len(used), 2 * count),
+    )
+    offsets = np.concatenate([np.zeros(count), 0.5 * np.square(centres).sum(axis=1)])
+    return RoutedFunction(formula, rows.take(used), terms, offsets, used)
 
 
 class NystromData(LinearData):
@@ -161,5 +225,7 @@ def fit_sodm(
             init,
             partial(NystromData, out_of_time=control.out_of_time),
         )
+    if options.partition == "dc" and options.stop_level:
+        return fit_classes(Sodm, problem, formula, options, control, init, RoutedData)
     rows = None if formula.name == "precomputed" else problem.rows
     return fit_classes(partial(Sodm, rows=rows), problem, formula, options, control, init)

@@ -106,18 +106,22 @@ def train_problem(problem: Problem, options: TrainOptions, fitter: Fitter | None
 
 def kernel_formula(rows: Dataset, options: TrainOptions) -> KernelFormula:
     """The kernel with gamma worked out from the data where the user left that to us."""
+    gamma = gamma_from(options, rows.n_features, rows.variance)
+    return KernelFormula(options.kernel, gamma, int(options.degree), float(options.coef0), options.bias_value)
+
+
+def gamma_from(options: TrainOptions, n_features: int, variance: Callable[[], float]) -> float:
+    """Gamma as a number; `variance`: of all entries, asked for only where it is needed."""
     gamma = options.gamma
     if "gamma" not in KernelFormula(options.kernel).parameter_names:
-        gamma = 1.0
-    elif isinstance(gamma, str):
+        return 1.0
+    if isinstance(gamma, str):
         with np.errstate(over="ignore"):
-            spread = rows.n_features * (rows.variance() if gamma == "scale" else 1.0)
+            spread = n_features * (variance() if gamma == "scale" else 1.0)
         if math.isinf(spread):
             raise ParameterError("the variance of X overflows; scale the data or give gamma (-g)")
         gamma = 1.0 / spread if spread > 0 else 1.0
-    return KernelFormula(
-        options.kernel, float(gamma), int(options.degree), float(options.coef0), options.bias_value
-    )
+    return float(gamma)
 
 
 def convergence_message(report: dict[str, Any], tol: float) -> str:

@@ -166,7 +166,7 @@ class KernelFunction(_Expansion):
         rows: NDArray[np.int64] | None = None,
     ):
         _set(self, formula=formula, vectors=vectors, terms=as_terms(terms, vectors.n_rows), rows=rows)
-        _set(self, offsets=_offsets(offsets, self.n_outputs))
+        _set(self, offsets=_offsets(offsets, self.terms.n_features))
 
     def scores(self, rows: Dataset, threads: int) -> Floats:
         from odmlib.kernels.expansion import kernel_scores
@@ -177,6 +177,32 @@ class KernelFunction(_Expansion):
         """The function of one output alone."""
         rows, coefficients = _one_output(self.terms, place)
         return KernelFunction(self.formula, self.vectors.take(rows), coefficients, self.offsets[place])
+
+
+class RoutedFunction(KernelFunction):
+    """A function per region of the feature space, one of which says the value of a row: one output.
+
+    Of 2 K columns of `terms` the first K are the functions, the others g_1..g_K say where a row belongs: to
+    the region with the largest g_k. Where that is the one with the nearest centre c_k in feature space,
+    g_k(x) = <phi(x), c_k> - |c_k|^2 / 2.
+    """
+
+    @property
+    def n_regions(self) -> int:
+        return self.terms.n_features // 2
+
+    @property
+    def n_outputs(self) -> int:
+        return 1
+
+    def scores(self, rows: Dataset, threads: int) -> Floats:
+        both = KernelFunction(self.formula, self.vectors, self.terms, self.offsets).scores(rows, threads)
+        region = both[:, self.n_regions :].argmax(axis=1)
+        return both[np.arange(rows.n_rows), region].reshape(-1, 1)
+
+    def output(self, place: int) -> RoutedFunction:
+        """The function of one output alone: there is one."""
+        return self
 
 
 @dataclass(frozen=True, init=False)

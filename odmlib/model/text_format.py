@@ -19,6 +19,9 @@ per output, or a section of coefficients before the vectors; an output without a
     SV
     1 1:0.25 3:-1            number of the vector, then the vector
 
+A model that sends rows to one of K regions (key `regions`, RoutedFunction in model/functions.py) has 2 K
+columns of coefficients, and as many offsets, though it has one output.
+
 Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing),
 margin_quantiles, and those of model/extras.py. `status converted` says that another program trained the
 model; what it does not tell (C, objective, gap, margins ...) is then missing. Numbers are written so that
@@ -39,7 +42,7 @@ from odmlib.data.files import Source, Target, open_input, open_output
 from odmlib.data.labels import write_labels
 from odmlib.data.writing import format_blocks
 from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
-from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction
+from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction, RoutedFunction
 from odmlib.model.model import Model
 from odmlib.model.text_reader import ModelReader
 
@@ -141,6 +144,8 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
         yield key, _numbers_text(numbers)
     if model.function.offsets.any():
         yield "offsets", _numbers_text(model.function.offsets)
+    if isinstance(model.function, RoutedFunction):
+        yield "regions", model.function.n_regions
     match model.function:
         case LinearFunction():
             yield "weights", len(_written_weights(model.function)[0])

@@ -23,6 +23,7 @@ from odmlib.model.functions import (
     KernelFunction,
     LinearFunction,
     PrecomputedFunction,
+    RoutedFunction,
     as_terms,
 )
 from odmlib.model.model import Model
@@ -197,6 +198,12 @@ class ModelReader:
 
     def _function(self, formula: KernelFormula, n_features: int, outputs: int) -> Function:
         linear = formula.name == "linear"
+        most = len(self.text)  # a line for each, at least
+        regions = self.take_if_there("regions", _whole(most), f"a whole number up to {most}", 0)
+        if regions:
+            if linear or formula.name == "precomputed" or outputs > 1:
+                raise self.fault("regions: only a kernel machine of two classes may have them")
+            outputs = 2 * regions
         section, count_key = ("w", "weights") if linear else ("SV", "support_vectors")
         if not linear and outputs > 1:
             section = "coefficients"
@@ -230,7 +237,11 @@ class ModelReader:
             serials = self._one_value_each(rows)
             self._check_whole(serials, 1, n_features, "serial")
             return PrecomputedFunction(serials.astype(np.int64), terms, formula.bias, offsets)
-        return KernelFunction(formula, rows, terms, offsets)
+        if regions > rows.n_rows:
+            raise self.fault(
+                f"regions: expected at most one for each of {rows.n_rows} vectors, found {regions}"
+            )
+        return (RoutedFunction if regions else KernelFunction)(formula, rows, terms, offsets)
 
     def _check_count(self, found: int, claimed: int, what: str) -> None:
         if found != claimed:

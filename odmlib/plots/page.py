@@ -54,8 +54,10 @@ code { overflow-wrap: anywhere; }
 """
 
 
-def report_page(model: Model, problem: Problem, name: str, command: str = "") -> Iterator[str]:
+def report_page(model: Model, problem: Problem | None, name: str, command: str = "") -> Iterator[str]:
     """The page in pieces: `model` as it was trained on `problem`, which came from the file `name`.
+
+    Without a problem, which lies on a cluster, the page has what the report of the model says of it.
 
     The report of the model may hold a `trace` (solvers/trace.py) and `levels`; they are drawn if there.
     """
@@ -66,15 +68,14 @@ def report_page(model: Model, problem: Problem, name: str, command: str = "") ->
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>\n"
     )
-    labeled = np.flatnonzero(problem.codes >= 0)  # of a semi-supervised machine not all are
-    codes, predicted = problem.codes[labeled], model.positions(problem.rows)[labeled]
-    right, n = int((predicted == codes).sum()), len(codes)
+    counts = _counts(model, problem)
+    right, n = int(np.trace(counts)), int(counts.sum())
     yield f"<h1>{escape(title)}</h1>\n"
     yield _facts(_headline(report, right, n))
     if command:
         yield f'<p class="small"><code>{escape(command)}</code></p>\n'
     yield "<h2>Data</h2>\n"
-    yield from _data(problem)
+    yield from _data(problem) if problem is not None else _data_elsewhere(report)
     yield "<h2>Parameters</h2>\n"
     yield from _parameters(report)
     yield "<h2>Convergence</h2>\n"
@@ -82,11 +83,24 @@ def report_page(model: Model, problem: Problem, name: str, command: str = "") ->
     yield "<h2>Margins</h2>\n"
     yield from _margins(model, problem)
     yield "<h2>Labels predicted for the training rows</h2>\n"
-    yield from _labels(problem.labels, codes, predicted)
+    yield from _labels(model.labels, counts)
     if report.get("tasks"):
         yield "<h2>Tasks</h2>\n"
         yield from _tasks(report["tasks"])
     yield f'<p class="small">odmlib {escape(str(report["version"]))}</p>\n</main></body></html>\n'
+
+
+def _counts(model: Model, problem: Problem | None) -> Codes:
+    """Rows by the position of their label and of the one predicted."""
+    k = model.n_classes
+    if problem is None:
+        (n, other), (right, other_right) = (
+            model.report["details"][entry] for entry in ("class_rows", "right")
+        )
+        return np.array([[right, n - right], [other - other_right, other_right]])
+    labeled = np.flatnonzero(problem.codes >= 0)  # of a semi-supervised machine not all are
+    codes, predicted = problem.codes[labeled], model.positions(problem.rows)[labeled]
+    return np.bincount(codes * k + predicted, minlength=k * k).reshape(k, k)
 
 
 def _headline(report: Mapping[str, Any], right: int, n: int) -> Iterator[tuple[str, str, str]]:
@@ -128,6 +142,10 @@ def _data(problem: Problem) -> Iterator[str]:
     )
 
 
+def _data_elsewhere(report: Mapping[str, Any]) -> Iterator[str]:
+    yield _table([], [(name, f"{report[name]:,}") for name in ("rows", "features", "nonzeros")])
+
+
 def _parameters(report: Mapping[str, Any]) -> Iterator[str]:
     rows = [
         (name, _short(value) if isinstance(value, int | float) else str(value))
@@ -152,9 +170,9 @@ def _convergence(report: Mapping[str, Any]) -> Iterator[str]:
     yield _charts(chart for chart in charts if any(len(series.x) > 1 for series in chart.series))
 
 
-def _margins(model: Model, problem: Problem) -> Iterator[str]:
+def _margins(model: Model, problem: Problem | None) -> Iterator[str]:
     margins = model.training_margins
-    if margins is None:  # a model that was loaded
+    if margins is None and problem is not None:  # a model that was loaded
         labeled = np.flatnonzero(problem.codes >= 0)
         margins = model.margins(problem.rows.take(labeled), problem.labels[problem.codes[labeled]])
     summary = model.report["margin"]
@@ -164,15 +182,15 @@ def _margins(model: Model, problem: Problem) -> Iterator[str]:
         ["", "minimum", *(part for part, _ in quantiles), "mean"],
         [("margin", _short(summary["min"]), *(value for _, value in quantiles), _short(summary["mean"]))],
     )
-    charts = [margin_distribution({model.machine: margins}), *margin_histograms({"margins": margins})]
-    yield _charts(charts)
+    if margins is not None:
+        charts = [margin_distribution({model.machine: margins}), *margin_histograms({"margins": margins})]
+        yield _charts(charts)
 
 
-def _labels(labels: NDArray, codes: Codes, predicted: Codes) -> Iterator[str]:
+def _labels(labels: NDArray, counts: Codes) -> Iterator[str]:
     k = len(labels)
     order = np.argsort(labels) if labels.dtype.kind in "fiu" else np.arange(k)
     names = [str(python_label(label)) for label in labels[order]]
-    counts = np.bincount(codes * k + predicted, minlength=k * k).reshape(k, k)
     counts = counts[np.ix_(order, order)]
     true, given, hits = counts.sum(axis=1), counts.sum(axis=0), np.diag(counts)
     if k <= MOST_CLASSES:

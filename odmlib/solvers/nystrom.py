@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from odmlib.data.dataset import Dataset
+from odmlib.data.dataset import Dataset, stacked
+from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.solvers._dense import forward_substitution
 from odmlib.solvers.landmarks import choose_landmarks
@@ -40,9 +41,14 @@ class NystromFeatures:
 
     def coefficients(self, weights: Floats) -> Floats:
         """beta = L^-T w of one or more weight vectors (columns)."""
-        from scipy.linalg import solve_triangular
+        return coefficients(self.factor, weights)
 
-        return solve_triangular(self.factor, weights, lower=True, trans="T", check_finite=False)
+
+def coefficients(factor: Floats, weights: Floats) -> Floats:
+    """beta = L^-T w of one or more weight vectors (columns)."""
+    from scipy.linalg import solve_triangular
+
+    return solve_triangular(factor, weights, lower=True, trans="T", check_finite=False)
 
 
 def nystrom_features(
@@ -50,28 +56,54 @@ def nystrom_features(
 ) -> NystromFeatures:
     """Features from at most `rank` landmarks; fewer where their span is complete or the time is over."""
     n = kernel.n_rows
-    sample, searched = None, kernel
-    size = max(SAMPLE_ROWS, SAMPLE_PER_LANDMARK * rank)
-    if n > size:
-        sample = np.sort(np.random.default_rng(seed).permutation(n)[:size])
+    sample, searched = rows_to_search(n, rank, seed), kernel
+    if len(sample) < n:
         searched = kernel.restricted(sample)
     found = choose_landmarks(searched, rank, out_of_time)
     factor = np.tril(found.factor[found.rows])
-    landmarks = found.rows if sample is None else sample[found.rows]
+    landmarks = sample[found.rows]
     del found, searched
-    rank = len(landmarks)
-    values = np.empty((n, rank))
-    step = max(64, BLOCK_VALUES // max(1, rank))
-    for begin in range(0, n, step):
-        some = np.arange(begin, min(begin + step, n))
-        block = kernel.block(landmarks, onto=kernel.restricted(some), wide=True)
-        forward_substitution(factor, block, values[begin : begin + step], kernel.threads)
+    values = _projected(kernel, landmarks, np.arange(n), factor)
     diagonal = kernel.diagonal()
     left = float(np.maximum(0.0, diagonal - np.einsum("ij,ij->i", values, values)).sum())
-    rows = Dataset(
-        np.arange(n + 1, dtype=np.int64) * rank,
-        np.tile(np.arange(rank, dtype=np.int32), n),
+    return NystromFeatures(landmarks, factor, dense_rows(values), left / float(diagonal.sum()))
+
+
+def rows_to_search(n_rows: int, count: int, seed: int) -> Places:
+    """The rows, ascending, among which to look for so many landmarks: all, or some drawn at random."""
+    size = max(SAMPLE_ROWS, SAMPLE_PER_LANDMARK * count)
+    if n_rows <= size:
+        return np.arange(n_rows)
+    return np.sort(np.random.default_rng(seed).choice(n_rows, size, replace=False, shuffle=False))
+
+
+def features_over(
+    landmarks: Dataset, factor: Floats, rows: Dataset, formula: KernelFormula, threads: int
+) -> tuple[Floats, Floats]:
+    """Features of rows that lie elsewhere than the landmarks do, and k(x, x) of these rows."""
+    kernel = Kernel(formula, stacked([landmarks, rows]), threads)
+    some = np.arange(landmarks.n_rows, kernel.n_rows)
+    return _projected(kernel, np.arange(landmarks.n_rows), some, factor), kernel.diagonal()[some]
+
+
+def _projected(kernel: Kernel, landmarks: Places, rows: Places, factor: Floats) -> Floats:
+    """L^-1 k_Z(x) of the given rows of the kernel, which has the landmarks among its rows."""
+    rank = len(landmarks)
+    values = np.empty((len(rows), rank))
+    step = max(64, BLOCK_VALUES // max(1, rank))
+    for begin in range(0, len(rows), step):
+        some = kernel.restricted(rows[begin : begin + step])
+        block = kernel.block(landmarks, onto=some, wide=True)
+        forward_substitution(factor, block, values[begin : begin + step], kernel.threads)
+    return values
+
+
+def dense_rows(values: Floats) -> Dataset:
+    """A matrix as rows in which every entry is stored, zeros too."""
+    n, width = values.shape
+    return Dataset(
+        np.arange(n + 1, dtype=np.int64) * width,
+        np.tile(np.arange(width, dtype=np.int32), n),
         values.reshape(-1),
-        rank,
+        width,
     )
-    return NystromFeatures(landmarks, factor, rows, left / float(diagonal.sum()))

@@ -25,7 +25,7 @@ from odmlib.data.clusters import k_means
 from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
 from odmlib.kernels.kernel import Kernel
-from odmlib.solvers.landmarks import choose_landmarks
+from odmlib.solvers.landmarks import Landmarks, choose_landmarks
 
 Places = NDArray[np.int64]
 
@@ -83,11 +83,21 @@ def _root(number: int, depth: int) -> int | None:
     return root if root >= 2 and root**depth == number else None
 
 
+def check_stop_level(stop_level: int, plan: Plan) -> None:
+    if stop_level > plan.levels:
+        raise ParameterError(
+            f"stop_level (--stop-level) must be at most {plan.levels}, the first level, found {stop_level}"
+        )
+
+
 class Partitions:
     """The partition of every row at every level."""
 
-    def __init__(self, plan: Plan, at: Callable[[int], Places], n_landmarks: int):
+    def __init__(
+        self, plan: Plan, at: Callable[[int], Places], n_landmarks: int, found: Landmarks | None = None
+    ):
         self.plan, self.at, self.n_landmarks = plan, at, n_landmarks
+        self.found = found  # of clusters in feature space
 
 
 def make_partitions(
@@ -113,7 +123,7 @@ def make_partitions(
         if kind == "dc":
             features = Dataset.from_any(np.ascontiguousarray(found.factor))
             return Partitions(
-                plan, lambda level: k_means(features, plan.partitions(level), seed, threads), used
+                plan, lambda level: k_means(features, plan.partitions(level), seed, threads), used, found
             )
         keys = found.strata + (used * positive if kind == "stratified-class" else 0)
     elif kind == "class":

@@ -1,38 +1,25 @@
-"""Linear machines on rows that are spread over a Spark cluster: solvers/distributed.py with blocks in an RDD.
+"""Rows on a Spark cluster as blocks in compressed sparse form, and sums over blocks.
 
-The rows of a partition become one block in compressed sparse form (a few, where they are very many), which is
-cached where it was made. A round of L-BFGS broadcasts the weights, has every block compute its part of the
-objective and of the gradient, and adds the parts up. The driver holds a few vectors of the width of the rows,
-never rows.
-
+The rows of a partition become one block (a few, where they are very many), which is cached where it was made.
 What a block does depends on its arguments only, and parts are added in the order of their blocks' numbers,
 whatever order tasks end in: a task that fails and runs again changes not a bit of the model, and nor does
-another run on the same partitions. Other partitions give another order of addition and another start, hence a
-model that agrees within the certificate: |w - w*|^2 <= 2 (P(w) - P*) <= 2 tol max(1, P).
+another run on the same partitions.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from odmlib._version import __version__
 from odmlib.data.dataset import MAX_FEATURES, Dataset
-from odmlib.data.labels import python_label, show_labels
+from odmlib.data.labels import show_labels
+from odmlib.data.problem import class_weights
 from odmlib.errors import ParameterError
-from odmlib.kernels.formula import KernelFormula
-from odmlib.machines.sodm import Sodm
-from odmlib.model.functions import LinearFunction
-from odmlib.model.model import Model
-from odmlib.options import TrainOptions
-from odmlib.solvers.control import Control
-from odmlib.solvers.distributed import Block, solve_lbfgs
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -48,24 +35,28 @@ MANY_LABELS = 10  # more are not counted
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows as they are cached: signs are +1 for label 1, -1 for label 0 or -1."""
+    """Rows as they are cached. Block k of partition p of P has the number p + k P."""
 
     number: int
     rows: Dataset
-    signs: Floats
+    labels: Floats
     weights: Floats
-    labels: NDArray[np.float64]  # the different ones, a few
 
     @property
     def summary(self) -> Summary:
-        positive = self.signs > 0
+        labels, first, places = np.unique(self.labels, return_index=True, return_inverse=True)
+        counts, weights = np.bincount(places), np.bincount(places, self.weights)
+        seen = [
+            (float(labels[k]), int(counts[k]), float(weights[k])) for k in np.argsort(first)[:MANY_LABELS]
+        ]
+        values = self.rows.values
+        mean = float(values.mean()) if len(values) else 0.0
         return Summary(
             self.number,
             self.rows.n_rows,
-            self.rows.n_nonzeros,
             self.rows.n_features,
-            (float(self.weights[positive].sum()), float(self.weights[~positive].sum())),
-            tuple(self.labels.tolist()),
+            (len(values), mean, float(np.square(values - mean).sum())),
+            tuple(seen),
         )
 
 
@@ -75,10 +66,13 @@ class Summary:
 
     number: int
     n_rows: int = 0
-    n_nonzeros: int = 0
     n_features: int = 0
-    class_weights: tuple[float, float] = (0.0, 0.0)  # of the rows with label 1 and of the others
-    labels: tuple[float, ...] = ()
+    moments: tuple[int, float, float] = (
+        0,
+        0.0,
+        0.0,
+    )  # of the stored values: number, mean, squared deviations
+    labels: tuple[tuple[float, int, float], ...] = ()  # (label, rows, weight) in order of appearance
     fault: str = ""
 
 
@@ -103,15 +97,16 @@ def make_block(number: int, rows: Dataset, labels: Floats, weights: Floats) -> R
     wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
     if len(wrong):
         raise ParameterError(f"a row weight is {_shown(wrong[0])}; weights must be finite and at least 0")
-    known = np.unique(labels)[:MANY_LABELS]
-    return RowBlock(number, rows, np.where(labels > 0, 1.0, -1.0), weights, known)
+    return RowBlock(number, rows, labels, weights)
 
 
 def _shown(value: float) -> str:
     return "missing or not a number" if math.isnan(value) else f"{value:g}"
 
 
-def blocks_of_rows(partition: int, n_partitions: int, records: Iterable[Any]) -> Iterator[RowBlock | Fault]:
+def blocks_of_rows(
+    partition: int, n_partitions: int, records: Iterable[Any], block_values: int = BLOCK_VALUES
+) -> Iterator[RowBlock | Fault]:
     """Blocks of (vector, label, weight) records; vectors are those of pyspark.ml.linalg."""
     vectors: list[Any] = []
     numbers: list[tuple[float, float]] = []
@@ -128,7 +123,7 @@ def blocks_of_rows(partition: int, n_partitions: int, records: Iterable[Any]) ->
             vectors.append(vector)
             numbers.append((math.nan if label is None else label, math.nan if weight is None else weight))
             n_values += len(vector.values)
-            if n_values >= BLOCK_VALUES:
+            if n_values >= block_values:
                 yield block()
                 vectors, numbers, n_values, number = [], [], 0, number + n_partitions
         if vectors:
@@ -187,73 +182,11 @@ def added(parts: Iterable[tuple[int, Floats | None]]) -> Floats | None:
     return total
 
 
-class SparkBlocks:
-    """`Blocks` of solvers/distributed.py; `blocks` is a cached RDD of RowBlock."""
+def storage_level() -> Any:
+    """Of what is used more than once."""
+    from pyspark import StorageLevel
 
-    def __init__(self, blocks: RDD, machine: Sodm, n_features: int, total_weight: float, depth: int):
-        self.blocks, self.machine, self.depth = blocks, machine, depth
-        self.bias = machine.options.bias_value
-        self.n_columns = n_features + (self.bias > 0)
-        self.total_cost = float(machine.costs(np.array([total_weight]))[0])
-        self.n_partitions = blocks.getNumPartitions()
-
-    def sums(self, w: Floats) -> tuple[float, Floats]:
-        total = self._run(_losses_and_gradient, w, self._tree_sum)
-        return float(total[-1]), total[:-1]
-
-    def one_shot(self) -> Floats:
-        return self._run(_one_shot, np.zeros(0), self._tree_sum)
-
-    def margins(self, w: Floats) -> dict[str, float]:
-        """Mean, variance and least of the margins; rows count by their weights."""
-        found = [part for _, part in sorted(self._run(_margin_sums, w, lambda parts: parts.collect()))]
-        costs, means, squares, least = (np.array(column) for column in zip(*found, strict=True))
-        mean = float(costs @ means / costs.sum())
-        variance = float((squares.sum() + costs @ np.square(means - mean)) / costs.sum())
-        return {"mean": mean, "variance": variance, "min": float(least.min())}
-
-    def _tree_sum(self, parts: RDD) -> Floats:
-        return tree_sum(parts, self.n_partitions, self.depth)
-
-    def _run(self, of_block: OfBlock, w: Floats, gather: Callable[[RDD], Any]) -> Any:
-        """`gather` gets an RDD of (number, what `of_block` makes of the block)."""
-        sent = self.blocks.context.broadcast(w)
-        machine, bias, total_cost = self.machine, self.bias, self.total_cost
-
-        def part(block: RowBlock) -> tuple[int, Any]:
-            costs = machine.costs(block.weights)
-            share = float(costs.sum() / total_cost)
-            return block.number, of_block(
-                Block(block.rows, bias, block.signs, costs, share, block.number), sent.value, machine
-            )
-
-        try:
-            return gather(self.blocks.map(part))
-        finally:
-            sent.unpersist()
-
-
-OfBlock = Callable[[Block, Floats, Sodm], Any]
-
-
-def _losses_and_gradient(block: Block, w: Floats, machine: Sodm) -> Floats:
-    losses, gradient = block.sums(w, machine.loss(), task_threads())
-    return np.append(gradient, losses)
-
-
-def _one_shot(block: Block, w: Floats, machine: Sodm) -> Floats:
-    return block.one_shot(machine.loss(), machine.options.seed)
-
-
-def _margin_sums(block: Block, w: Floats, machine: Sodm) -> tuple[float, float, float, float]:
-    """Weight, mean, sum of squares about it, and least of the margins of rows that have weight."""
-    with_weight = block.costs > 0
-    margins = (block.y * block.data.product(w, task_threads()))[with_weight]
-    costs = block.costs[with_weight]
-    if not len(costs):
-        return 0.0, 0.0, 0.0, math.inf
-    mean = float(np.average(margins, weights=costs))
-    return float(costs.sum()), mean, float(costs @ np.square(margins - mean)), float(margins.min())
+    return StorageLevel.MEMORY_AND_DISK
 
 
 def task_threads() -> int:
@@ -264,82 +197,59 @@ def task_threads() -> int:
     return 1 if context is None else max(1, int(context.cpus()))
 
 
-# ---------------------------------------------------------------------------------------- training
+# ---------------------------------------------------------------------------------------- all blocks together
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The two classes: the positive one first."""
+
+    labels: NDArray[np.float64]
+    weights: tuple[float, float] = (1.0, 1.0)  # of a class, besides those of its rows
+
+    def signs(self, block: RowBlock) -> Floats:
+        return np.where(block.labels == self.labels[0], 1.0, -1.0)
+
+    def row_weights(self, block: RowBlock) -> Floats:
+        return block.weights * np.where(block.labels == self.labels[0], *self.weights)
 
 
 @dataclass(frozen=True)
 class Whole:
-    """All blocks together."""
+    """What is known of all blocks together."""
 
     n_rows: int
     n_nonzeros: int
     n_features: int
     n_blocks: int
-    total_weight: float
-    labels: NDArray[np.float64]  # that of sign +1 first
+    total_weight: float  # of the rows, without class weights
+    classes: Classes
+    class_rows: tuple[int, int]
+    class_weights: tuple[float, float]  # of their rows, with class weights
+    variance: float  # of all entries, zeros included
+    first_rows: Mapping[int, int] = field(repr=False)  # how many rows stand before a block, by its number
 
 
-def train_blocks(blocks: RDD, options: TrainOptions, depth: int = 2) -> Model:
-    """Train on an RDD of RowBlock and Fault; `depth`: of the tree of sums."""
-    from pyspark import StorageLevel
+@dataclass(frozen=True)
+class Demands:
+    """What the rows must be. A data frame: labels 0 and 1 or -1 and +1, one width. Files: any two labels, the
+    widest row counts."""
 
-    started = time.perf_counter()
-    control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
-    blocks = blocks.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        whole = joined(blocks.map(lambda block: block.summary).collect())
-        machine = Sodm(options, whole.total_weight)
-        spread = SparkBlocks(blocks, machine, whole.n_features, whole.total_weight, depth)
-        with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
-            result = solve_lbfgs(spread, control)
-        if not math.isfinite(result.primal):
-            raise ParameterError("training diverges; scale the features or lower C")
-        assert result.weights is not None
-        margin = spread.margins(result.weights)
-    finally:
-        blocks.unpersist()
-    weights, bias = result.weights[: whole.n_features], options.bias_value
-    used = np.flatnonzero(weights).astype(np.int32)
-    model = Model(
-        options.machine,
-        KernelFormula("linear", bias=bias),
-        whole.labels,
-        whole.n_features,
-        LinearFunction(used, weights[used], bias, result.weights[-1] if bias > 0 else 0.0),
-        machine.parameters() | {"bias": bias, "tol": float(options.tol)},
-        {},
-    )
-    model.report.update(
-        {
-            "version": __version__,
-            "machine": model.machine,
-            "kernel": model.formula.name,
-            "parameters": dict(model.parameters),
-            "rows": whole.n_rows,
-            "features": whole.n_features,
-            "nonzeros": whole.n_nonzeros,
-            "scheme": model.scheme,
-            "labels": [python_label(label) for label in whole.labels],
-            "status": result.status,
-            "solver": result.solver,
-            "iterations": result.iterations,
-            "primal": result.primal,
-            "dual": result.dual,
-            "gap": result.gap,
-            "seconds": {"read": None, "train": time.perf_counter() - started, "write": None},
-            "threads": None,
-            "seed": options.seed,
-            "support_vectors": None,
-            "margin": margin,
-            "details": {"blocks": whole.n_blocks, "partitions": spread.n_partitions},
-        }
-    )
-    return model
+    any_labels: bool = False
+    any_width: bool = False
+    more_classes: str = "more classes: pyspark.ml.classification.OneVsRest"
 
 
-def joined(summaries: list[Summary]) -> Whole:
+def joined(
+    summaries: list[Summary],
+    n_partitions: int,
+    demands: Demands,
+    class_weight: Mapping | None = None,
+) -> Whole:
     """ParameterError says why the rows are not a problem of two classes."""
-    summaries = sorted(summaries, key=lambda summary: summary.number)
+    summaries = sorted(
+        summaries, key=lambda summary: (summary.number % n_partitions, summary.number // n_partitions)
+    )
     for summary in summaries:
         if summary.fault:
             raise ParameterError(summary.fault)
@@ -347,31 +257,64 @@ def joined(summaries: list[Summary]) -> Whole:
     if n_rows == 0:
         raise ParameterError("the data have no rows; at least two, of different classes, are needed")
     widths = sorted({summary.n_features for summary in summaries})
-    if len(widths) > 1:
+    if len(widths) > 1 and not demands.any_width:
         raise ParameterError(f"rows have different numbers of features: {widths[0]} and {widths[-1]}")
     if widths[-1] == 0:
         raise ParameterError("rows have no features")
-    labels = sorted({label for summary in summaries for label in summary.labels})
-    if len(labels) == 1 and labels[0] in (-1, 0, 1):
-        raise ParameterError(
-            f"all rows have the same label ({labels[0]:g}); two classes are needed, 0 and 1 or -1 and +1"
-        )
-    if labels not in ([0, 1], [-1, 1]):
-        raise ParameterError(
-            f"labels must be 0 and 1, or -1 and +1, found {show_labels(np.array(labels), MANY_LABELS)}; "
-            "more classes: pyspark.ml.classification.OneVsRest"
-        )
-    weights = [math.fsum(summary.class_weights[side] for summary in summaries) for side in (0, 1)]
-    for label, weight in zip(reversed(labels), weights, strict=True):
+    labels, rows, weights = _labels_of(summaries, demands)
+    nobody = np.empty(0, dtype=np.int64)  # weights by counts are not asked for here
+    factors = tuple(class_weights(class_weight, np.array(labels), nobody).tolist())
+    weighted = weights[0] * factors[0], weights[1] * factors[1]
+    for label, weight in zip(labels, weighted, strict=True):
         if weight == 0:
             raise ParameterError(
                 f"no weight is left for label {label:g}; rows of both classes must have weight"
             )
+    starts = np.cumsum([0] + [summary.n_rows for summary in summaries]).tolist()
     return Whole(
         n_rows,
-        sum(summary.n_nonzeros for summary in summaries),
+        sum(summary.moments[0] for summary in summaries),
         widths[-1],
         len(summaries),
         math.fsum(weights),
-        np.array(labels[::-1], dtype=np.float64),
+        Classes(np.array(labels), factors),
+        rows,
+        weighted,
+        _variance([summary.moments for summary in summaries], n_rows * widths[-1]),
+        {summary.number: start for summary, start in zip(summaries, starts[:-1], strict=True)},
     )
+
+
+def _labels_of(
+    summaries: list[Summary], demands: Demands
+) -> tuple[list[float], tuple[int, int], tuple[float, float]]:
+    """The labels, the positive one first, with the numbers and weights of their rows."""
+    found: dict[float, tuple[int, list[float]]] = {}
+    for summary in summaries:
+        for label, count, weight in summary.labels:
+            known, parts = found.get(label, (0, []))
+            found[label] = known + count, [*parts, weight]
+    labels = list(found)  # in order of appearance
+    if len(labels) == 1 and (demands.any_labels or labels[0] in (-1, 0, 1)):
+        expected = "" if demands.any_labels else ", 0 and 1 or -1 and +1"
+        raise ParameterError(
+            f"all rows have the same label ({labels[0]:g}); two classes are needed{expected}"
+        )
+    usual = sorted(labels) in ([0, 1], [-1, 1])
+    if not (usual or (demands.any_labels and len(labels) == 2)):
+        shown = show_labels(np.array(sorted(labels)), MANY_LABELS)
+        expected = "there must be two" if demands.any_labels else "must be 0 and 1, or -1 and +1"
+        raise ParameterError(f"labels {expected}, found {shown}; {demands.more_classes}")
+    if not demands.any_labels or sorted(labels) == [-1, 1]:
+        labels.sort(reverse=True)
+    (n, weights), (n_other, weights_other) = (found[label] for label in labels)
+    return labels, (n, n_other), (math.fsum(weights), math.fsum(weights_other))
+
+
+def _variance(moments: list[tuple[int, float, float]], entries: int) -> float:
+    """Of all entries, from numbers, means and squared deviations of the stored ones of each block."""
+    counts, means, squares = (np.array(column, dtype=np.float64) for column in zip(*moments, strict=True))
+    with np.errstate(over="ignore"):  # refused where it matters
+        mean = float(counts @ means) / entries
+        deviations = float(squares.sum() + counts @ np.square(means - mean))
+        return (deviations + (entries - float(counts.sum())) * mean * mean) / entries

@@ -4,12 +4,16 @@ Differences to LinearSVC, which minimises  mean loss + regParam/2 |w|^2 :  the l
 (machines/odm.py) and the objective is written with C, the weight of one row's loss. regParam may be given
 instead: lambda = C x rows = 1 / regParam. The intercept is the weight of a constant feature `bias`, and is
 regularised as the others are. Features are not standardised: put a StandardScaler before it.
+
+`kernel` other than linear: machines over landmarks (`approx="nystrom"`), or by levels (levels.py).
 """
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,19 +42,44 @@ from pyspark.sql.types import NumericType
 
 from odmlib.errors import ConvergenceWarning, ModelFormatError, ParameterError
 from odmlib.machines.training import convergence_message
-from odmlib.model.functions import LinearFunction
+from odmlib.model.functions import Function, LinearFunction
 from odmlib.model.model import Model
 from odmlib.model.text_format import load_model
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import CONVERGED
 from odmlib.solvers.distributed import MAX_ROUNDS
-from odmlib.spark.blocks import blocks_of_rows, train_blocks
+from odmlib.spark.blocks import BLOCK_VALUES, blocks_of_rows, dataset_of
+from odmlib.spark.limits import PARTITIONERS, check_options
+from odmlib.spark.training import train_blocks
 
 if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame
 
+# parameters that say how a kernel machine is trained, by the names that odmlib.train has for them
+OPTION_OF = {"stopLevel": "stop_level", "cacheMB": "cache_mb"}
+KERNEL_PARAMS = (
+    "gamma",
+    "degree",
+    "coef0",
+    "approx",
+    "rank",
+    "partition",
+    "partitions",
+    "levels",
+    "stopLevel",
+    "landmarks",
+    "cacheMB",
+)
+
+BYTES_PER_VALUE = 12  # of a block
+MAX_BLOCK_MB = 2000  # what a task gets at once must stay below 2 GB
+
 MODEL_FOLDER = "odmlib-model"  # inside the directory of a saved model: our model file as Spark's text
+
+
+def _number_or_name(value: Any) -> float | str:
+    return value if isinstance(value, str) else TypeConverters.toFloat(value)
 
 
 class ODMParams(
@@ -90,9 +119,63 @@ class ODMParams(
         TypeConverters.toFloat,
     )
 
+    kernel: Param[str] = Param(
+        Params._dummy(), "kernel", "kernel: linear, rbf or poly", TypeConverters.toString
+    )
+    gamma: Param[Any] = Param(
+        Params._dummy(), "gamma", "gamma of rbf and poly: a number, 'scale' or 'auto'", _number_or_name
+    )
+    degree: Param[int] = Param(Params._dummy(), "degree", "degree of poly", TypeConverters.toInt)
+    coef0: Param[float] = Param(Params._dummy(), "coef0", "coef0 of poly", TypeConverters.toFloat)
+    approx: Param[str] = Param(
+        Params._dummy(), "approx", "nystrom: a machine over `rank` landmarks only", TypeConverters.toString
+    )
+    rank: Param[int] = Param(Params._dummy(), "rank", "landmarks of nystrom", TypeConverters.toInt)
+    partition: Param[str] = Param(
+        Params._dummy(),
+        "partition",
+        "kernels without approx, how rows go into partitions: " + ", ".join(PARTITIONERS),
+        TypeConverters.toString,
+    )
+    partitions: Param[int] = Param(
+        Params._dummy(), "partitions", "partitions at the first level", TypeConverters.toInt
+    )
+    levels: Param[int] = Param(
+        Params._dummy(), "levels", "merges from the first level to the whole problem", TypeConverters.toInt
+    )
+    stopLevel: Param[int] = Param(
+        Params._dummy(),
+        "stopLevel",
+        "end at this level with the average of its machines",
+        TypeConverters.toInt,
+    )
+    landmarks: Param[int] = Param(
+        Params._dummy(), "landmarks", "rows that strata form around", TypeConverters.toInt
+    )
+    standardization: Param[bool] = Param(
+        Params._dummy(),
+        "standardization",
+        "divide the features by their standard deviations before training (linear machines)",
+        TypeConverters.toBoolean,
+    )
+    maxBlockSizeInMB: Param[float] = Param(
+        Params._dummy(), "maxBlockSizeInMB", "of a block of rows; 0: about 200", TypeConverters.toFloat
+    )
+    cacheMB: Param[float] = Param(
+        Params._dummy(), "cacheMB", "cache for kernel rows of one task, in MB", TypeConverters.toFloat
+    )
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._setDefault(
+            kernel="linear",
+            gamma="scale",
+            degree=3,
+            coef0=0.0,
+            partition=PARTITIONERS[0],
+            cacheMB=200.0,
+            standardization=False,
+            maxBlockSizeInMB=0.0,
             maxIter=MAX_ROUNDS,
             tol=1e-3,
             fitIntercept=True,
@@ -121,9 +204,13 @@ class ODMParams(
         """The value of bias."""
         return self.getOrDefault(self.bias)
 
+    def getKernel(self) -> str:
+        """The value of kernel."""
+        return self.getOrDefault(self.kernel)
+
 
 class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsReadable):
-    """Linear optimal margin distribution machine on a DataFrame, trained where its partitions are.
+    """Optimal margin distribution machine on a DataFrame, trained where its partitions are.
 
     Columns as in LinearSVC: featuresCol (vectors), labelCol (0 and 1, or -1 and +1), weightCol; the model
     adds rawPredictionCol and predictionCol. Stops at the relative duality gap `tol`, computed over all rows.
@@ -151,6 +238,20 @@ class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsR
         C: float = 1.0,
         nu: float = 0.5,
         theta: float = 0.2,
+        kernel: str = "linear",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        approx: str | None = None,
+        rank: int | None = None,
+        partition: str = PARTITIONERS[0],
+        partitions: int | None = None,
+        levels: int | None = None,
+        stopLevel: int | None = None,
+        landmarks: int | None = None,
+        cacheMB: float = 200.0,
+        standardization: bool = False,
+        maxBlockSizeInMB: float = 0.0,
     ):
         super().__init__()
         self._set(**self._input_kwargs)
@@ -205,8 +306,12 @@ class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsR
         return self._set(aggregationDepth=value)
 
     def setSeed(self, value: int) -> ODMClassifier:
-        """Seed of the start."""
+        """Seed of everything random."""
         return self._set(seed=value)
+
+    def setKernel(self, value: str) -> ODMClassifier:
+        """linear, rbf or poly."""
+        return self._set(kernel=value)
 
     def train_options(self) -> TrainOptions:
         """The parameters as odmlib's own options; ParameterError where one is out of range."""
@@ -223,27 +328,50 @@ class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsR
             raise ParameterError(
                 f"aggregationDepth must be at least 1, found {self.getOrDefault(self.aggregationDepth)}"
             )
-        return TrainOptions(
+        bias: float | None = self.getBias() if self.getFitIntercept() else -1.0
+        if not (self.isSet(self.bias) or self.isSet(self.fitIntercept)):
+            bias = None  # as the kernel has it: rbf none
+        linear = self.getKernel() == "linear"
+        kernel = {
+            OPTION_OF.get(name, name): self.getOrDefault(name) for name in KERNEL_PARAMS if self.isSet(name)
+        }
+        options = TrainOptions(
             machine="sodm",
-            kernel="linear",
-            solver="lbfgs",
+            kernel=self.getKernel(),
+            solver="lbfgs" if linear and not self.isSet(self.approx) else "auto",
             nu=self.getNu(),
             theta=self.getTheta(),
             tol=self.getTol(),
-            max_iter=self.getMaxIter(),
+            max_iter=self.getMaxIter() if linear or self.isSet(self.maxIter) else None,
             seed=self.getSeed(),
-            bias=self.getBias() if self.getFitIntercept() else -1.0,
+            bias=bias,
             **weight,
+            **kernel,
         )
+        if self.getOrDefault(self.standardization) and not linear:
+            raise ParameterError(
+                "standardization is for kernel linear; put a StandardScaler before a kernel machine"
+            )
+        if not 0 <= self.getOrDefault(self.maxBlockSizeInMB) <= MAX_BLOCK_MB:
+            found = self.getOrDefault(self.maxBlockSizeInMB)
+            raise ParameterError(f"maxBlockSizeInMB must be from 0 (auto) to {MAX_BLOCK_MB}, found {found:g}")
+        if linear:
+            for name in ("partitions", "gamma", "degree", "coef0"):
+                if self.isSet(name):
+                    raise ParameterError(f"{name} has no meaning with kernel linear")
+        check_options(options)
+        return options
 
     def _fit(self, dataset: DataFrame) -> ODMClassificationModel:
         options = self.train_options()
         records = self._records(dataset)
         n_partitions = records.getNumPartitions()
+        block_values = int(self.getOrDefault(self.maxBlockSizeInMB) * 2**20 / BYTES_PER_VALUE) or BLOCK_VALUES
         blocks = records.mapPartitionsWithIndex(
-            lambda partition, some: blocks_of_rows(partition, n_partitions, some)
+            lambda partition, some: blocks_of_rows(partition, n_partitions, some, block_values)
         )
-        model = train_blocks(blocks, options, self.getAggregationDepth())
+        standardized = self.getOrDefault(self.standardization)
+        model = train_blocks(blocks, options, self.getAggregationDepth(), standardize=standardized)
         if model.report["status"] != CONVERGED:
             message = convergence_message(model.report, options.tol).replace("-c", "C")
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
@@ -293,16 +421,21 @@ class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritab
 
     @property
     def coefficients(self) -> DenseVector:
-        """The weight of every feature."""
-        function = self._function
+        """The weight of every feature; of linear machines only."""
+        function = self._linear_function
         weights = np.zeros(self.numFeatures)
         weights[function.columns] = function.weights[:, 0]
         return Vectors.dense(weights)
 
     @property
     def intercept(self) -> float:
-        """What is added to the weighted sum of the features."""
-        return float(self._function.bias * self._function.bias_weights[0])
+        """What is added to the weighted sum of the features; of linear machines only."""
+        return float(self._linear_function.bias * self._linear_function.bias_weights[0])
+
+    @property
+    def numSupportVectors(self) -> int:
+        """Rows (over landmarks: landmarks) of which a kernel machine is a sum; 0 for a linear one."""
+        return self._odm.n_support or 0
 
     @property
     def gap(self) -> float:
@@ -320,8 +453,7 @@ class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritab
 
     def predictRaw(self, value: Vector) -> DenseVector:
         """(-f, f) with the decision value f of one vector."""
-        decision = decision_value(value, self.coefficients.array, self.intercept)
-        return Vectors.dense([-decision, decision])
+        return raw_of(self._decision_of()(value))
 
     def predict(self, value: Vector) -> float:
         """The label of one vector."""
@@ -330,20 +462,26 @@ class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritab
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         check_column(dataset, self.getFeaturesCol(), "featuresCol", VectorUDT, "vectors")
-        weights, intercept = self.coefficients.array, self.intercept
-        # with Arrow a vector would have to become a list
-        decide = F.udf(lambda vector: decision_value(vector, weights, intercept), "double", useArrow=False)
-        decision = decide(F.col(self.getFeaturesCol()))
+        # with Arrow a vector would have to become a list; pyspark.ml.functions would do without the second
+        # function, but needs pandas in pyspark 3.5
+        without_arrow = {"useArrow": False} if "useArrow" in signature(F.udf).parameters else {}
+        decide, threshold = self._decision_of(), self.getThreshold()
+        positive, negative = self._odm.labels.tolist()
+        features = F.col(self.getFeaturesCol())
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
         if raw:
-            from pyspark.ml.functions import array_to_vector, vector_to_array
-
-            dataset = dataset.withColumn(raw, array_to_vector(F.array(-decision, decision)))
-            decision = vector_to_array(F.col(raw))[1]
-        if prediction:
-            positive, negative = self._odm.labels.tolist()
-            label = F.when(decision > self.getThreshold(), F.lit(positive)).otherwise(F.lit(negative))
-            dataset = dataset.withColumn(prediction, label)
+            both = F.udf(lambda vector: raw_of(decide(vector)), VectorUDT(), **without_arrow)
+            dataset = dataset.withColumn(raw, both(features))
+        if prediction and raw:
+            label = F.udf(
+                lambda found: positive if found[1] > threshold else negative, "double", **without_arrow
+            )
+            dataset = dataset.withColumn(prediction, label(F.col(raw)))
+        elif prediction:
+            label = F.udf(
+                lambda vector: positive if decide(vector) > threshold else negative, "double", **without_arrow
+            )
+            dataset = dataset.withColumn(prediction, label(features))
         return dataset
 
     def write(self) -> ModelWriter:
@@ -364,18 +502,43 @@ class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritab
         return self.odm
 
     @property
-    def _function(self) -> LinearFunction:
+    def _linear_function(self) -> LinearFunction:
         function = self._odm.function
-        assert isinstance(function, LinearFunction)
+        if not isinstance(function, LinearFunction):
+            raise ParameterError(
+                f"a machine with kernel {self._odm.formula.name} has no coefficients; `odm` has its vectors"
+            )
         return function
+
+    def _decision_of(self) -> Callable[[Any], float]:
+        """The function from a vector to its decision value, for tasks."""
+        function, width = self._odm.function, self.numFeatures
+        if isinstance(function, LinearFunction):
+            weights, intercept = self.coefficients.array, self.intercept
+            return lambda vector: decision_value(vector, weights, intercept)
+        return lambda vector: expansion_value(vector, function, width)
+
+
+def raw_of(decision: float) -> DenseVector:
+    return Vectors.dense([-decision, decision])
+
+
+def expansion_value(vector: Any, function: Function, width: int) -> float:
+    """One row's, of a kernel machine."""
+    check_vector(vector, width)
+    return float(function.scores(dataset_of([vector]), 1)[0, 0])
+
+
+def check_vector(vector: Any, width: int) -> None:
+    if vector is None:
+        raise ParameterError("a row has no features (null)")
+    if len(vector) != width:
+        raise ParameterError(f"a row has {len(vector)} features, the model was trained with {width}")
 
 
 def decision_value(vector: Any, weights: Any, intercept: float) -> float:
-    """One row's; a vector of another width is an error."""
-    if vector is None:
-        raise ParameterError("a row has no features (null)")
-    if len(vector) != len(weights):
-        raise ParameterError(f"a row has {len(vector)} features, the model was trained with {len(weights)}")
+    """One row's, of a linear machine; a vector of another width is an error."""
+    check_vector(vector, len(weights))
     if hasattr(vector, "indices"):
         return float(vector.values @ weights[vector.indices]) + intercept
     return float(vector.array @ weights) + intercept
@@ -408,7 +571,7 @@ class ModelReader(DefaultParamsReader):
         if len(found) != 1:
             raise ModelFormatError(f"expected one model file, found {len(found)}", folder)
         odm = load_model(found[0].encode())
-        if odm.scheme != "binary" or not isinstance(odm.function, LinearFunction):
-            raise ModelFormatError("expected a linear machine of two classes", folder)
+        if odm.scheme != "binary" or odm.formula.name == "precomputed":
+            raise ModelFormatError("expected a machine of two classes on features", folder)
         model.odm = odm
         return model

@@ -268,7 +268,7 @@ def test_model_is_judged_before_the_data(tools):
         ("-s 6 --partition blocks good out", "partition (--partition) must be one of stratified-class, "),
         ("-s 6 --partitions 0 good out", "partitions (--partitions) must be a whole number from 1 to"),
         ("-s 6 --levels 2.5 good out", "--levels: expected a whole number, found '2.5'"),
-        ("-s 6 --partition dc --stop-level 1 good out", "partition dc has no average to stop at"),
+        ("-s 6 -t precomputed --partition dc --stop-level 1 good out", "needs the rows themselves"),
         (
             "--stop-level 1 good out",
             "stop_level (--stop-level) is for machine sodm (-s 6), found machine odm",

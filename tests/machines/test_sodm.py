@@ -17,7 +17,7 @@ from odmlib.machines.levels import LevelProblem, solve_by_levels
 from odmlib.machines.machine import Effort
 from odmlib.names import PARTITIONERS
 from odmlib.solvers.control import Control
-from odmlib.solvers.partitions import Partitions, Plan
+from odmlib.solvers.partitions import Partitions, Plan, make_partitions
 from odmlib.solvers.working_set import solve_working_set
 
 FIVE = np.array([[0.0, 0], [1, 1], [0, 1], [1, 0], [2, 0]])
@@ -245,13 +245,67 @@ def test_bad_wishes_in_one_line(data):
         r"stop_level \(--stop-level\) must be at most 2": {"partitions": 4, "stop_level": 3},
         "partitions .* are too many": {"levels": 12},
         "dip needs the rows themselves": {"kernel": "precomputed", "partition": "dip", "partitions": 2},
-        "partition dc has no average": {"partition": "dc", "partitions": 4, "stop_level": 1},
         r"levels \(--levels\) is for machine sodm": {"machine": "odm", "levels": 2},
     }
     for message, wishes in cases.items():
         X, y = (X[:40] @ X[:40].T, y[:40]) if "kernel" in wishes else data
         with pytest.raises(odmlib.ParameterError, match=message):
             odmlib.train(X, y, **({"machine": "sodm"} | wishes))
+
+
+# ------------------------------------------------------------------------------------------- regions
+
+
+@pytest.mark.parametrize("stop_level", [1, 2])
+def test_clusters_have_machines_of_their_own_and_rows_go_to_the_nearest(data, stop_level):
+    X, y = data
+    given = {"gamma": 0.5, "C": 2.0, "tol": 1e-5}
+    model = odmlib.train(
+        X, y, machine="sodm", partition="dc", levels=2, stop_level=stop_level, landmarks=20, **given
+    )
+    assert model.report["status"] == "converged"
+    # the same by hand: features over the landmarks, clusters, centres, and plain ODM on each cluster
+    kernel = Kernel(KernelFormula("rbf", gamma=0.5), Dataset.from_any(X))
+    found = make_partitions("dc", Plan(2, 2), kernel, y.astype(float), None, landmarks=20)
+    clusters = np.unique(found.at(stop_level), return_inverse=True)[1]
+    features = found.found.factor
+    centres = np.array([features[clusters == k].mean(axis=0) for k in range(2**stop_level)])
+    nearest = ((features[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+    scores, primal = np.empty(len(y)), 0.0
+    for k in range(2**stop_level):
+        inside = clusters == k
+        share = inside.mean()
+        own = odmlib.train(X[inside], y[inside], gamma=0.5, C=2.0 / share, tol=1e-7)
+        scores[nearest == k] = own.decision_function(X[nearest == k]) * (1 if own.labels[0] == 1 else -1)
+        primal += share * own.report["primal"]
+    scores *= 1 if model.labels[0] == 1 else -1
+    assert model.decision_function(X) == pytest.approx(scores, abs=0.02)
+    assert model.report["primal"] == pytest.approx(primal, rel=1e-5)
+    assert model.report["levels"][-1]["full_gap"] == model.report["gap"] <= 1e-5
+    assert model.report["details"]["regions"] == 2**stop_level
+    assert model.training_margins == pytest.approx(model.margins(X, y), abs=1e-9)
+    again = odmlib.load_model(model.to_bytes())
+    assert again.decision_function(X).tobytes() == model.decision_function(X).tobytes()
+    assert (again.predict(X) == model.predict(X)).all() and again.n_outputs == 1
+
+
+def test_what_regions_cannot_be(data):
+    X, y = data
+    wishes = {"machine": "sodm", "partition": "dc", "levels": 1, "stop_level": 1}
+    with pytest.raises(odmlib.ParameterError, match="is for two classes, found 3"):
+        odmlib.train(X, np.digitize(X[:, 0], [-0.5, 0.5]), **wishes)
+    with pytest.raises(odmlib.ParameterError, match="needs the rows themselves"):
+        odmlib.train(X[:40] @ X[:40].T, y[:40], kernel="precomputed", **wishes)
+    model = odmlib.train(X, y, **wishes)
+    with pytest.raises(odmlib.ParameterError, match="no form that other programs read"):
+        odmlib.save_foreign_model(model, "unwritten")
+    text = model.to_bytes()
+    for wrong, message in ((b"regions 99", "offsets: expected 198 numbers"), (b"regions x", "regions")):
+        with pytest.raises(odmlib.ModelFormatError, match=message):
+            odmlib.load_model(text.replace(b"regions 2", wrong))
+    with pytest.warns(odmlib.ConvergenceWarning, match="time limit"):
+        model = odmlib.train(X, y, time_limit=1e-9, **wishes)
+    assert np.isfinite(model.decision_function(X)).all()
 
 
 # ------------------------------------------------------------------------------------------- Nystrom

@@ -114,7 +114,7 @@ def test_wishes_that_make_no_sense():
     for wishes, message in (
         ({"levels": 2}, "levels .* has no meaning with kernel linear"),
         ({"partitions": 2}, "partitions .* is for the solvers lbfgs, dsvrg, cocoa"),
-        ({"solver": "csvrg"}, "solver .* must be one of auto"),
+        ({"solver": "ksvrg"}, "solver .* must be one of auto"),
     ):
         with pytest.raises(odmlib.ParameterError, match=message):
             odmlib.train([[0.0], [1.0]], [1, 2], machine="sodm", kernel="linear", **wishes)

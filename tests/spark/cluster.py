@@ -1,9 +1,11 @@
 """Trains on a local cluster of two executors. Arguments: where odmlib lies, and the same as an archive.
 
-Run as a program: a cluster wants a Java process of its own.
+Run as a program: a cluster wants a Java process of its own. If the archive is a packed environment
+(venv-pack, conda-pack: .tar.gz), its Python runs the tasks.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -29,10 +31,14 @@ def main():
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "ERROR",
-        "spark.pyspark.python": sys.executable,
         "spark.archives": f"{archive}#odm",
-        "spark.executorEnv.PYTHONPATH": "odm",
     }
+    # spark.pyspark.python is for spark-submit; a program that starts Spark itself is asked here
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if archive.endswith(".tar.gz"):
+        os.environ["PYSPARK_PYTHON"] = "./odm/bin/python"
+    else:
+        settings["spark.executorEnv.PYTHONPATH"] = "odm"
     builder = SparkSession.builder.master("local-cluster[2,1,1024]")
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -44,7 +50,11 @@ def main():
     data = spark.sparkContext.parallelize(rows, 7).toDF(["features", "label"])
     models = [ODMClassifier(tol=1e-4, C=0.003).fit(data) for _ in range(2)]
     weights = [np.append(model.coefficients.array, model.intercept).tolist() for model in models]
+    rbf = {"kernel": "rbf", "gamma": 0.02, "C": 0.1}
+    over_landmarks = ODMClassifier(approx="nystrom", rank=20, **rbf).fit(data)
+    by_levels = ODMClassifier(partitions=2, **rbf).fit(data)
     found = {
+        "kernels": [[model.gap, model.report["primal"]] for model in (over_landmarks, by_levels)],
         "places": spark.sparkContext.parallelize(range(2), 2).mapPartitions(place_of_package).collect(),
         "weights": weights[0],
         "again": weights[1],

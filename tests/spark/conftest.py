@@ -1,6 +1,7 @@
 """One Spark session for all tests here; without Java or pyspark they are skipped."""
 
 import gc
+import os
 import shutil
 import signal
 import sys
@@ -25,6 +26,8 @@ NOT_OURS = (
 def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))  # rounds are slow where the machine is loaded
             for rule in NOT_OURS:
                 item.add_marker(pytest.mark.filterwarnings(rule))
 
@@ -69,6 +72,19 @@ def spark(tmp_path_factory):
     yield session
     session.stop()
     signal.signal(signal.SIGINT, handler)
+
+
+def fails_once(index, parts):
+    """Do the work, then die with it: by an exception in one task, with the process in another."""
+    from pyspark import TaskContext
+
+    done = list(parts)
+    if TaskContext.get().attemptNumber() == 0:
+        if index == 0:
+            raise RuntimeError("this task fails at first")
+        if index == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return done
 
 
 def standardised():

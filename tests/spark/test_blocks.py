@@ -9,8 +9,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed")
 
 from pyspark.ml.linalg import Vectors
 
-from odmlib.spark import blocks as spark_blocks
-from odmlib.spark.blocks import Fault, added, blocks_of_rows, dataset_of, tree_sum
+from odmlib.spark.blocks import Demands, Fault, added, blocks_of_rows, dataset_of, joined, tree_sum
 
 
 def test_vectors_become_rows():
@@ -26,13 +25,17 @@ def test_vectors_become_rows():
             dataset_of([wrong, dense])
 
 
-def test_many_rows_become_several_blocks(monkeypatch):
-    monkeypatch.setattr(spark_blocks, "BLOCK_VALUES", 6)
+def test_many_rows_become_several_blocks():
     records = [(Vectors.dense([k, 1.0, 2.0]), float(k % 2), 1.0 + k) for k in range(5)]
-    made = list(blocks_of_rows(1, 4, records))
+    made = list(blocks_of_rows(1, 4, records, 6))
     assert [(block.number, block.rows.n_rows) for block in made] == [(1, 2), (5, 2), (9, 1)]
-    assert np.concatenate([block.signs for block in made]).tolist() == [-1, 1, -1, 1, -1]
-    assert made[1].summary.class_weights == (4.0, 3.0)
+    assert np.concatenate([block.labels for block in made]).tolist() == [0, 1, 0, 1, 0]
+    assert made[1].summary.labels == ((0.0, 1, 3.0), (1.0, 1, 4.0))
+    whole = joined([block.summary for block in made], 4, Demands())
+    assert (whole.n_rows, whole.class_rows, whole.class_weights) == (5, (2, 3), (6.0, 9.0))
+    assert whole.first_rows == {1: 0, 5: 2, 9: 4}
+    assert whole.classes.signs(made[0]).tolist() == [-1, 1]
+    assert whole.variance == pytest.approx(np.var([record[0].array for record in records]), rel=1e-12)
     assert list(blocks_of_rows(1, 4, [])) == []
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +13,11 @@ import pytest
 
 import odmlib
 
-from .conftest import frame, standardised
+from .conftest import ROOT, fails_once, frame, standardised
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
-from pyspark import RDD, TaskContext
+from pyspark import RDD
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.classification import OneVsRest
 from pyspark.ml.evaluation import BinaryClassificationEvaluator, MulticlassClassificationEvaluator
@@ -27,7 +26,7 @@ from pyspark.ml.linalg import Vectors
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 
 from odmlib.spark import ODMClassificationModel, ODMClassifier
-from odmlib.spark import blocks as spark_blocks
+from odmlib.spark import linear as spark_linear
 
 X, Y = standardised()
 TOL = 1e-4
@@ -60,6 +59,8 @@ def assert_agrees(model, reference):
     expected = np.append(weights, function.bias * function.bias_weights[0])
     allowed = sum(np.sqrt(2 * r["gap"] * max(1, r["primal"])) for r in (report, other))
     assert np.linalg.norm(weights_of(model) - expected) <= allowed
+    for part, value in other["margin"].get("quantiles", {}).items():
+        assert report["margin"]["quantiles"][part] == pytest.approx(value, abs=0.05)
     assert report["margin"]["mean"] == pytest.approx(other["margin"]["mean"], abs=0.01)
     assert report["margin"]["variance"] == pytest.approx(other["margin"]["variance"], abs=0.01)
 
@@ -84,6 +85,31 @@ def test_regularisation_as_in_spark_and_no_intercept(spark):
     assert model.intercept == 0
 
 
+def test_standardization_as_linear_svc_has_it(spark):
+    raw = odmlib.read_data(ROOT / "data" / "wdbc.txt")[0].toarray()
+    raw = np.c_[raw, np.full(len(raw), 7.0)]  # a column that never changes
+    model = fitted(frame(spark, raw, Y), standardization=True, maxBlockSizeInMB=0.05)
+    deviations = raw.std(axis=0, ddof=1)
+    scaled = np.divide(raw, deviations, out=np.zeros_like(raw), where=deviations > 0)
+    reference = odmlib.train(scaled, Y, kernel="linear", C=C, tol=1e-6)
+    assert model.report["primal"] == pytest.approx(reference.report["primal"], rel=TOL)
+    assert model.report["details"]["blocks"] > 2
+    scores = raw @ model.coefficients.array + model.intercept
+    allowed = sum(np.sqrt(2 * r["gap"] * r["primal"]) for r in (model.report, reference.report))
+    norms = np.sqrt((scaled**2).sum(axis=1) + 1)
+    assert (np.abs(scores - reference.decision_function(scaled)) <= allowed * norms).all()
+    assert model.coefficients[30] == 0
+
+
+def test_every_parameter_of_linear_svc_is_known():
+    import inspect
+
+    from pyspark.ml.classification import LinearSVC
+
+    theirs = set(inspect.signature(LinearSVC.__init__).parameters)
+    assert theirs <= set(inspect.signature(ODMClassifier.__init__).parameters)
+
+
 def test_columns_and_labels(spark, model):
     data = frame(spark, X[:60], Y[:60])
     rows = model.transform(data).collect()
@@ -105,19 +131,8 @@ def test_columns_and_labels(spark, model):
     assert {row.p for row in found.collect()} == {0.0}
 
 
-def fails_once(index, parts):
-    """Do the work, then die with it: by an exception in one task, with the process in another."""
-    done = list(parts)
-    if TaskContext.get().attemptNumber() == 0:
-        if index == 0:
-            raise RuntimeError("this task fails at first")
-        if index == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-    return done
-
-
 def test_tasks_that_fail_and_run_again_change_nothing(spark, model, monkeypatch):
-    rounds, tree_sum = [], spark_blocks.tree_sum
+    rounds, tree_sum = [], spark_linear.tree_sum
 
     def sum_of_failing(parts, n_partitions, depth):
         rounds.append(n_partitions)
@@ -125,7 +140,7 @@ def test_tasks_that_fail_and_run_again_change_nothing(spark, model, monkeypatch)
             parts = parts.mapPartitionsWithIndex(fails_once)
         return tree_sum(parts, n_partitions, depth)
 
-    monkeypatch.setattr(spark_blocks, "tree_sum", sum_of_failing)
+    monkeypatch.setattr(spark_linear, "tree_sum", sum_of_failing)
     again = fitted(frame(spark, X, Y))
     assert len(rounds) >= 3
     assert weights_of(again).tobytes() == weights_of(model).tobytes()
@@ -151,9 +166,9 @@ def test_no_rows_reach_the_driver(spark, monkeypatch):
     monkeypatch.setattr(RDD, "collect", measured)
     fitted(data, tol=0.05)
     assert len(sizes) > 3
-    assert (
-        max(sizes) < 3 * (X.shape[1] + 2) * 8 + 1500
-    )  # one vector per partition; all rows are 136,560 bytes
+    # one vector per partition; at the end some points of the margin distribution; all rows are 136,560 bytes
+    assert max(sizes[:-1]) < 3 * (X.shape[1] + 2) * 8 + 1500
+    assert sizes[-1] < 16 * len(Y) + 1500
 
 
 def test_pipeline_is_saved_and_loaded(spark, tmp_path):
@@ -263,11 +278,21 @@ def test_wrong_parameters():
         ({"theta": 1.0}, "theta"),
         ({"bias": 0.0}, "fitIntercept=False"),
         ({"aggregationDepth": 0}, "aggregationDepth must be at least 1"),
+        ({"kernel": "sigmoid"}, "on Spark the kernel must be linear, rbf or poly, found sigmoid"),
+        ({"kernel": "poly", "coef0": -1.0}, "coef0 .-r. below 0"),
+        ({"kernel": "gauss"}, "kernel .-t. must be one of"),
+        ({"kernel": "rbf", "partition": "dc"}, "on Spark the partition must be one of"),
+        ({"kernel": "rbf", "rank": 5}, "rank .--rank. needs approx"),
+        ({"approx": "nystrom"}, "nystrom is for kernels rbf and poly, found linear"),
+        ({"kernel": "rbf", "approx": "fourier"}, "approx .--approx. must be one of nystrom"),
+        ({"kernel": "rbf", "approx": "nystrom", "stopLevel": 1}, "stop_level .--stop-level. has no meaning"),
+        ({"gamma": 0.5}, "gamma has no meaning with kernel linear"),
+        ({"kernel": "rbf", "standardization": True}, "standardization is for kernel linear"),
+        ({"maxBlockSizeInMB": -1.0}, "maxBlockSizeInMB must be from 0"),
+        ({"kernel": "rbf", "gamma": -1.0}, "gamma .-g. must be above 0"),
     ):
         with pytest.raises(odmlib.ParameterError, match=message):
             ODMClassifier(**options).train_options()
-    with pytest.raises(TypeError, match="kernel"):
-        ODMClassifier(kernel="rbf")
     with pytest.raises(odmlib.ParameterError, match="empty"):
         ODMClassificationModel().coefficients  # noqa: B018
 
@@ -298,3 +323,10 @@ def test_on_a_cluster_of_processes(tmp_path):
     assert found["gap"] <= TOL
     assert np.linalg.norm(expected - found["weights"]) <= 2 * np.sqrt(2 * TOL)
     assert found["right"] > 540
+    rbf = {"machine": "sodm", "gamma": 0.02, "C": 0.1}
+    for (gap, primal), options in zip(
+        found["kernels"], ({"approx": "nystrom", "rank": 20}, {"partitions": 2}), strict=True
+    ):
+        reference = odmlib.train(X, Y, **rbf, **options)
+        assert gap <= 1e-3
+        assert primal == pytest.approx(reference.report["primal"], rel=2e-3)

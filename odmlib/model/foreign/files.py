@@ -8,7 +8,7 @@ from odmlib.data.files import Source, Target, open_input, open_output
 from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
 from odmlib.model.foreign.liblinear import LiblinearReader, liblinear_text
 from odmlib.model.foreign.libsvm import LibsvmReader, can_hold_probabilities, libsvm_text
-from odmlib.model.functions import LinearFunction
+from odmlib.model.functions import LinearFunction, RoutedFunction
 from odmlib.model.model import Model
 from odmlib.model.text_format import MAGIC, check_magic
 from odmlib.model.text_reader import ModelReader
@@ -65,6 +65,8 @@ def foreign_text(model: Model, form: str | None = None) -> Iterator[bytes]:
     form = default_form(model) if form is None else form
     if form not in FORMS:
         raise ParameterError(f"form must be one of {', '.join(FORMS)}, found {form!r}")
+    if isinstance(model.function, RoutedFunction):
+        raise ParameterError("a model of several regions (partition dc) has no form that other programs read")
     return libsvm_text(model) if form == "libsvm" else liblinear_text(model)
 
 

@@ -1,0 +1,201 @@
+"""odm-train --spark MASTER: train where the tasks of a Spark cluster read the data."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+from odmlib.cli.common import UsageError
+from odmlib.errors import OdmError, ParameterError
+from odmlib.options import TrainOptions
+
+if TYPE_CHECKING:
+    from odmlib.model.model import Model
+
+SHOWN_CHARACTERS = 300  # of a message by Spark
+# what needs all rows in one place, or a second training run
+NOT_AVAILABLE = {
+    "v": "-v",
+    "search": "-C",
+    "loo": "--loo",
+    "margins": "--margins",
+    "assigned": "--assigned",
+    "weights": "-W",
+    "init": "--init",
+}
+
+
+def spark_options(arguments: argparse.Namespace, options: TrainOptions) -> TrainOptions:
+    """The options for training on a cluster; UsageError for what it cannot do."""
+    if options.machine != "sodm":
+        raise UsageError(f"--spark is for machine sodm (-s 6), found machine {options.machine}")
+    for name, flag in NOT_AVAILABLE.items():
+        if getattr(arguments, name):
+            raise UsageError(f"{flag} is not available with --spark")
+    if options.probability:
+        raise UsageError("-b 1 is not available with --spark")
+    if arguments.training_set_file == "-":
+        raise UsageError("--spark reads files where its tasks run, not standard input")
+    linear = options.kernel == "linear"
+    known = ("auto", "lbfgs") if linear else ("auto",)
+    if options.solver not in known:
+        raise UsageError(f"--solver must be {' or '.join(known)} with --spark, found {options.solver}")
+    if linear and options.partitions is not None:
+        raise UsageError("--partitions has no meaning with kernel linear and --spark, which has its own")
+    try:
+        from odmlib.spark.limits import check_options
+
+        check_options(options)
+    except ParameterError as error:
+        raise UsageError(str(error)) from None
+    return dataclasses.replace(options, solver="lbfgs") if linear else options
+
+
+def train_on_spark(arguments: argparse.Namespace, options: TrainOptions, progress: Any) -> Model:
+    """The model of the rows in the file or directory."""
+    progress.show(lambda: f"starting Spark at {arguments.spark}")
+    with session(arguments.spark) as spark:
+        from odmlib.spark.blocks import Demands
+        from odmlib.spark.files import Grammar, file_blocks
+        from odmlib.spark.training import train_blocks
+
+        grammar = Grammar(arguments.features, arguments.zero_based)
+        name = arguments.training_set_file
+        blocks = file_blocks(spark.sparkContext, name, grammar)
+        demands = Demands(
+            any_labels=True,
+            any_width=True,
+            more_classes="machines of more classes are trained without --spark",
+        )
+        try:
+            return train_blocks(blocks, options, demands=demands)
+        except ParameterError as error:
+            told = str(error)  # faults of the text know their file
+            raise OdmError(told if name in told else f"{name}: {told}") from None
+
+
+@contextmanager
+def session(master: str) -> Iterator[Any]:
+    """A Spark session; what goes wrong inside is one line."""
+    require_spark()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # py4j logs what its exceptions say, a Ctrl-C among them
+    local = master.startswith("local")
+    if local:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName("odm-train")
+    settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    if local and "cluster" not in master:  # nobody else is to reach it
+        settings |= {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1"}
+        settings |= {"spark.driver.host": "127.0.0.1"}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    java: list[subprocess.Popen] = []
+    try:
+        with tempfile.TemporaryFile() as talk:
+            try:
+                with java_talk_to(talk), processes_into(java):
+                    spark = builder.getOrCreate()
+            except (Py4JError, PySparkException, OSError, RuntimeError) as error:
+                talk.seek(0)
+                told = talk.read().decode("utf-8", "replace")
+                raise OdmError(f"--spark {master}: {reason(told) or reason(str(error))}") from None
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own would ask Java first
+        yield spark
+        spark.stop()
+    except (Py4JError, PySparkException) as error:
+        if (interruption := interruption_behind(error)) is not None:
+            raise interruption from None
+        raise OdmError(f"--spark {master}: {reason(str(error)) or type(error).__name__}") from None
+    finally:
+        logging.disable(disabled)
+        for process in java:  # it takes its temporary files along, while we do not wait
+            process.terminate()
+
+
+def interruption_behind(error: BaseException) -> BaseException | None:
+    """The Ctrl-C that an error came after: cleaning up fails once the way to Java is cut."""
+    behind = error.__context__
+    while behind is not None and isinstance(behind, Exception):
+        behind = behind.__context__
+    return behind
+
+
+@contextmanager
+def processes_into(found: list[subprocess.Popen]) -> Iterator[None]:
+    """Note what pyspark starts: Java that is interrupted while it starts would stay for ever."""
+    from pyspark import java_gateway
+
+    class Noted(subprocess.Popen):
+        def __init__(self, *args: Any, **options: Any):
+            super().__init__(*args, **options)
+            found.append(self)
+
+    usual = java_gateway.Popen
+    vars(java_gateway)["Popen"] = Noted
+    try:
+        yield
+    finally:
+        vars(java_gateway)["Popen"] = usual
+
+
+def require_spark() -> None:
+    """OdmError where pyspark or Java is missing."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise OdmError("--spark needs pyspark, which is not installed: pip install 'odmlib[spark]'") from None
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else "java"
+    if shutil.which(java) is None:
+        where = f"JAVA_HOME is {home}" if home else "it is not on the PATH, and JAVA_HOME is not set"
+        raise OdmError(f"--spark needs Java (17 or later for pyspark 4): {where}")
+
+
+@contextmanager
+def java_talk_to(talk: IO[bytes]) -> Iterator[None]:
+    """What Java says at its start, and later, goes to this file; errors come as exceptions too."""
+    try:
+        ours = os.dup(2)
+    except OSError:  # no stderr at all
+        yield
+        return
+    try:
+        os.dup2(talk.fileno(), 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+def reason(text: str) -> str:
+    """The one line that matters of what Spark says over pages; empty where there is none."""
+    lines = [line.strip() for line in text.splitlines()]
+    for line in lines:
+        if line.startswith("ModuleNotFoundError") and "odmlib" in line:
+            return "the executors have no odmlib (docs/spark.md says how it reaches them)"
+    for line in reversed(lines):  # the innermost cause
+        if line.startswith("Caused by: "):
+            return line.removeprefix("Caused by: ")[:SHOWN_CHARACTERS]
+    for line in lines:
+        for mark in (": ", "Error: ", 'Exception in thread "main" ', "org.apache.", "[JAVA"):
+            if line.startswith(mark):
+                told = line if mark.startswith(("org", "[")) else line.removeprefix(mark)
+                return told[:SHOWN_CHARACTERS]
+    return ""

@@ -1,0 +1,419 @@
+"""Kernel machines on a cluster by partitions that are merged level by level: machines/levels.py with the
+parts in tasks (spec/sodm.md sections 5 and 7).
+
+Rows are dealt to p^L parts (solvers/partitions.py): blocks count their keys, the driver adds the counts up to
+where each block's rows of a key begin in the deal, and a shuffle brings the parts together. A part is solved
+in one task; only rows with a dual that is not 0 go on to the next level, where p parts are one. Duals are in
+the terms of the whole problem throughout.
+
+A look at all rows: the support vectors, which are the model, go to every block, which computes its rows'
+margins and its part of the objective and of the gap. Level 0 is rounds: rows that have a part in the
+solution, or by the last look should have one, come together in one task and are solved; then a look; until
+the gap on all rows is small enough. So that one task needs room for those rows, not for all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.data.dataset import Dataset, stacked
+from odmlib.kernels.cache import bytes_for_all
+from odmlib.kernels.expansion import kernel_scores
+from odmlib.kernels.formula import KernelFormula
+from odmlib.kernels.kernel import Kernel
+from odmlib.losses.sums import slopes_and_curvatures, value_and_gap
+from odmlib.machines.levels import ACTIVE_TOL, LOCAL_ITERATIONS, LOCAL_TOL, MAX_ROUNDS, ROUND_GAIN
+from odmlib.machines.sodm import Sodm
+from odmlib.solvers.control import (
+    CONVERGED,
+    EARLY,
+    MAX_ITER,
+    STALLED,
+    STOPPED,
+    TIME_LIMIT,
+    Control,
+    Progress,
+    SolverResult,
+    relative_gap,
+)
+from odmlib.solvers.partitions import MAX_LANDMARKS, ROWS_PER_LANDMARK, Plan, check_stop_level, make_plan
+from odmlib.solvers.working_set import float32_is_too_coarse, solve_working_set
+from odmlib.spark.blocks import RowBlock, Whole, storage_level, task_threads
+from odmlib.spark.landmarks import Found, find_landmarks, nearest_landmarks
+from odmlib.spark.margins import MarginPart, margin_part
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of a partition that are at work, with their places among all rows; `weight`: of all its rows."""
+
+    number: int
+    places: Places
+    rows: Dataset
+    signs: Floats
+    costs: Floats
+    duals: Floats
+    weight: float
+
+    def take(self, some: Places) -> Part:
+        return replace(
+            self,
+            places=self.places[some],
+            rows=self.rows.take(some),
+            signs=self.signs[some],
+            costs=self.costs[some],
+            duals=self.duals[some],
+        )
+
+
+def merged(number: int, parts: Iterable[Part]) -> Part:
+    """One part of several, its rows by ascending place: no other order of arrival is seen."""
+    some = list(parts)
+    whole = Part(
+        number,
+        np.concatenate([part.places for part in some]),
+        stacked([part.rows for part in some]),
+        np.concatenate([part.signs for part in some]),
+        np.concatenate([part.costs for part in some]),
+        np.concatenate([part.duals for part in some]),
+        math.fsum(part.weight for part in some),
+    )
+    return whole.take(np.argsort(whole.places))
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What a task tells of the part it solved."""
+
+    rows: int
+    support_vectors: int
+    iterations: int
+    gap: float
+    status: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """The solution so far, with the certificate that all rows gave it."""
+
+    vectors: Part
+    primal: float
+    gap: float  # absolute
+    margins: list[MarginPart]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What tasks need to know of the whole problem."""
+
+    machine: Sodm
+    formula: KernelFormula
+    whole: Whole
+
+    def solve(
+        self, part: Part, share: float, tol: float, max_iter: int | None, seconds: float | None
+    ) -> tuple[Part, Solved]:
+        """The part's rows that have a dual afterwards; runs in a task."""
+        options, threads = self.machine.options, task_threads()
+        if not len(part.places) or share <= 0:
+            return part, Solved(0, 0, 0, 0.0, CONVERGED)
+        kernel = Kernel(self.formula, part.rows, threads)
+        costs = part.costs / share
+        result = solve_working_set(
+            kernel,
+            part.signs,
+            costs,
+            self.machine.loss(),
+            Control(tol, max_iter, seconds),
+            cache_bytes=min(
+                options.cache_bytes, bytes_for_all(len(costs), float32_is_too_coarse(kernel, costs))
+            ),
+            shrinking=options.shrinking,
+            threads=threads,
+            seed=options.seed,
+            start=part.duals / share,
+        )
+        assert result.duals is not None
+        kept = np.flatnonzero(result.duals)
+        told = Solved(len(costs), len(kept), result.iterations, result.gap, result.status)
+        return replace(part, duals=share * result.duals).take(kept), told
+
+    def part_of(self, block: RowBlock) -> Part:
+        """All rows of a block, with duals of 0."""
+        weights = self.whole.classes.row_weights(block)
+        first, n = self.whole.first_rows[block.number], block.rows.n_rows
+        return Part(
+            block.number,
+            np.arange(first, first + n),
+            block.rows,
+            self.whole.classes.signs(block),
+            self.machine.costs(weights),
+            np.zeros(n),
+            float(weights.sum()),
+        )
+
+    def margins(self, part: Part, vectors: Part) -> Floats:
+        coefficients = vectors.signs * vectors.duals
+        if not len(coefficients):
+            return np.zeros(len(part.signs))
+        return part.signs * kernel_scores(self.formula, vectors.rows, coefficients, part.rows, task_threads())
+
+    def with_duals(self, part: Part, vectors: Part) -> Part:
+        """`vectors` ascend by place."""
+        at = np.searchsorted(vectors.places, part.places)
+        at[at == len(vectors.places)] = 0
+        known = vectors.places[at] == part.places if len(vectors.places) else np.zeros(len(at), dtype=bool)
+        return replace(part, duals=np.where(known, vectors.duals[at] if len(vectors.places) else 0.0, 0.0))
+
+
+def solve_levels(
+    blocks: RDD, machine: Sodm, formula: KernelFormula, whole: Whole, control: Control
+) -> tuple[SolverResult, Part, list[MarginPart]]:
+    """The result with its `levels`, the support vectors, and the margins of all rows."""
+    return _Run(blocks, Problem(machine, formula, whole), control).solve()
+
+
+class _Run:
+    def __init__(self, blocks: RDD, problem: Problem, control: Control):
+        self.blocks, self.problem, self.control = blocks, problem, control
+        self.options = problem.machine.options
+        self.cascade = self.options.partition == "cascade"
+        self.total = sum(problem.whole.class_weights)
+        self.levels: list[dict[str, Any]] = []
+        self.iterations = 0
+
+    def solve(self) -> tuple[SolverResult, Part, list[MarginPart]]:
+        whole, options = self.problem.whole, self.options
+        plan = make_plan(whole.n_rows, min(whole.class_rows), options.partitions, options.levels)
+        stop_level = options.stop_level or 0
+        check_stop_level(stop_level, plan)
+        exact = stop_level == 0 and not (self.cascade and plan.levels)
+        first_group_level = stop_level if stop_level or not exact else 1
+        vectors, n_landmarks = self._nothing(), 0
+        if plan.levels:
+            vectors, n_landmarks = self._solve_groups(plan, first_group_level)
+        look = self._look(vectors)
+        if exact:
+            began = self.control.seconds()
+            look, status = self._solve_whole(look)
+            self.levels.append(
+                {
+                    "level": 0,
+                    "partitions": 1,
+                    "rows": whole.n_rows,
+                    "support_vectors": len(look.vectors.places),
+                    "iterations": self.iterations,
+                    "gap": relative_gap(look.primal, look.gap),
+                    "seconds": self.control.seconds() - began,
+                }
+            )
+        else:
+            stopped = self.control.step(self.iterations, look.primal, look.gap, 0)
+            status = EARLY if stopped == MAX_ITER else stopped or EARLY
+        self.levels[-1]["full_gap"] = gap = relative_gap(look.primal, look.gap)
+        result = SolverResult(
+            status,
+            look.primal,
+            look.primal - look.gap,
+            gap,
+            self.iterations,
+            "levels+working-set" if plan.levels else "working-set",
+            details={
+                "levels": self.levels,
+                "landmarks": n_landmarks,
+                "support_vectors": len(look.vectors.places),
+            },
+        )
+        return result, look.vectors, look.margins
+
+    # ------------------------------------------------------------------------------------ levels above 0
+
+    def _solve_groups(self, plan: Plan, last: int) -> tuple[Part, int]:
+        dealt, n_landmarks = self._deal(plan)
+        parts, solved = dealt, None
+        for level in range(plan.levels, last - 1, -1):
+            previous = solved
+            solved = self._solve_level(parts, plan.partitions(level), level)
+            if previous is not None:
+                previous.unpersist()
+            parts = solved.map(lambda pair: pair[0])
+            if self.control.out_of_time() is not None:
+                break
+        assert solved is not None
+        vectors = parts.collect()
+        solved.unpersist()
+        return merged(0, vectors), n_landmarks
+
+    def _deal(self, plan: Plan) -> tuple[RDD, int]:
+        """An RDD of Part, the piece of every block for every part of the first level."""
+        problem, options = self.problem, self.options
+        found = None
+        if options.partition.startswith("stratified"):
+            n = problem.whole.n_rows
+            count = options.landmarks or min(MAX_LANDMARKS, max(1, n // ROWS_PER_LANDMARK))
+            found = find_landmarks(self.blocks, problem.whole, problem.formula, min(count, n), options.seed)
+        n_landmarks = 0 if found is None else found.rows.n_rows
+        by_class = options.partition in ("stratified-class", "class")
+        n_keys = max(1, n_landmarks) * (2 if by_class else 1)
+        keys = partial_keys(problem, found, by_class)
+        counted = self.blocks.map(lambda block: (block.number, np.bincount(keys(block), minlength=n_keys)))
+        counts = dict(counted.collect())
+        starts = first_positions(counts, problem.whole.first_rows)
+        n_parts, seed = plan.partitions(plan.levels), options.seed
+
+        def pieces(block: RowBlock) -> Iterator[Part]:
+            parts = positions_of(keys(block), starts[block.number], seed + block.number) % n_parts
+            rows = problem.part_of(block)
+            weights = problem.whole.classes.row_weights(block)
+            for number in np.unique(parts).tolist():
+                some = np.flatnonzero(parts == number)
+                yield replace(rows.take(some), number=number, weight=float(weights[some].sum()))
+
+        return self.blocks.flatMap(pieces), n_landmarks
+
+    def _solve_level(self, parts: RDD, n_parts: int, level: int) -> RDD:
+        """A cached RDD of (Part, Solved)."""
+        problem, total, control = self.problem, self.total, self.control
+        began = control.seconds()
+        tol = max(LOCAL_TOL, control.tol)
+        limit = LOCAL_ITERATIONS if control.max_iter is None else min(LOCAL_ITERATIONS, control.max_iter)
+        seconds = self._seconds_left()
+
+        def solve(pair: tuple[int, Iterable[Part]]) -> tuple[Part, Solved]:
+            part = merged(*pair)
+            return problem.solve(part, part.weight / total, tol, limit, seconds)
+
+        grouped = parts.map(lambda part: (part.number % n_parts, part)).groupByKey(n_parts, int)
+        solved = grouped.map(solve).persist(storage_level())
+        told = solved.map(lambda pair: pair[1]).collect()
+        self.levels.append(
+            {
+                "level": level,
+                "partitions": n_parts,
+                "rows": sum(one.rows for one in told),
+                "support_vectors": sum(one.support_vectors for one in told),
+                "iterations": max((one.iterations for one in told), default=0),
+                "gap": max((one.gap for one in told), default=0.0),
+                "unfinished": sum(one.status != CONVERGED for one in told),
+                "seconds": control.seconds() - began,
+            }
+        )
+        self._tell(f"level {level}")
+        return solved
+
+    # ------------------------------------------------------------------------------------ all rows
+
+    def _look(self, vectors: Part) -> Look:
+        problem = self.problem
+        sent = self.blocks.context.broadcast(vectors)
+
+        def part(block: RowBlock) -> tuple[int, tuple[float, float, float, MarginPart]]:
+            rows = problem.with_duals(problem.part_of(block), sent.value)
+            margins = problem.margins(rows, sent.value)
+            loss = problem.machine.loss()
+            losses, gap = value_and_gap(loss, rows.duals, margins, rows.costs, task_threads())
+            norm = float(rows.duals @ margins)
+            return block.number, (losses, gap, norm, margin_part(margins, rows.costs, rows.signs))
+
+        found = [one for _, one in sorted(self.blocks.map(part).collect(), key=lambda one: one[0])]
+        sent.unpersist()
+        sums = [(one[0], one[1], one[2]) for one in found]
+        losses, gaps, norms = (math.fsum(column) for column in zip(*sums, strict=True))
+        return Look(vectors, 0.5 * norms + losses, max(0.0, gaps), [one[3] for one in found])
+
+    def _solve_whole(self, look: Look) -> tuple[Look, str]:
+        """Level 0; a status."""
+        control = self.control
+        for _ in range(MAX_ROUNDS):
+            status = control.step(self.iterations, look.primal, look.gap, 10**9)
+            if status is not None:
+                return look, status
+            vectors, told = self._solve_active(look)
+            self.iterations += told.iterations
+            if told.status in (TIME_LIMIT, STOPPED):  # no time for a look: the last point that had one
+                return look, told.status
+            look = self._look(vectors)
+            if told.status not in (CONVERGED, MAX_ITER) and relative_gap(look.primal, look.gap) > control.tol:
+                return look, told.status
+        return look, STALLED
+
+    def _solve_active(self, look: Look) -> tuple[Part, Solved]:
+        """Solve, in one task, the rows that have a part in the solution or should have one."""
+        problem, control = self.problem, self.control
+        tol = max(ACTIVE_TOL * control.tol, ROUND_GAIN * relative_gap(look.primal, look.gap))
+        left = None if control.max_iter is None else max(1, control.max_iter - self.iterations)
+        seconds = self._seconds_left()
+        sent = self.blocks.context.broadcast(look.vectors)
+
+        def active(block: RowBlock) -> tuple[int, Part]:
+            rows = problem.with_duals(problem.part_of(block), sent.value)
+            margins = problem.margins(rows, sent.value)
+            slopes = slopes_and_curvatures(problem.machine.loss(), margins, rows.costs, task_threads())[1]
+            return 0, rows.take(np.flatnonzero((rows.duals != 0) | (slopes != 0)))
+
+        def solve(pair: tuple[int, Iterable[Part]]) -> tuple[Part, Solved]:
+            return problem.solve(merged(*pair), 1.0, tol, left, seconds)
+
+        (found,) = self.blocks.map(active).groupByKey(1).map(solve).collect()
+        sent.unpersist()
+        return found
+
+    def _nothing(self) -> Part:
+        empty, width = np.empty(0), self.problem.whole.n_features
+        rows = Dataset(np.zeros(1, dtype=np.int64), empty.astype(np.int32), empty, width)
+        return Part(0, empty.astype(np.int64), rows, empty, empty, empty, 0.0)
+
+    def _seconds_left(self) -> float | None:
+        limit = self.control.time_limit
+        return None if limit is None else max(1e-3, limit - self.control.seconds())
+
+    def _tell(self, stage: str) -> None:
+        if self.control.callback is not None:
+            self.control.callback(
+                Progress(self.iterations, math.inf, math.inf, self.control.seconds(), stage=stage)
+            )
+
+
+def partial_keys(problem: Problem, found: Found | None, by_class: bool) -> Callable[[RowBlock], Places]:
+    """The key by which a block's rows are dealt: class, then nearest landmark."""
+
+    def keys(block: RowBlock) -> Places:
+        strata, n_landmarks = np.zeros(block.rows.n_rows, dtype=np.int64), 1
+        if found is not None:
+            strata = nearest_landmarks(found, block.rows, problem.formula, task_threads())
+            n_landmarks = found.rows.n_rows
+        positive = problem.whole.classes.signs(block) > 0
+        return strata + (n_landmarks * positive if by_class else 0)
+
+    return keys
+
+
+def first_positions(counts: dict[int, Places], first_rows: Any) -> dict[int, Places]:
+    """Where the rows of each key of each block begin in the deal: by key, then in the order of the blocks."""
+    numbers = sorted(counts, key=lambda number: first_rows[number])
+    table = np.array([counts[number] for number in numbers])  # blocks x keys
+    ends = np.cumsum(table.T.reshape(-1)).reshape(table.T.shape).T
+    return dict(zip(numbers, ends - table, strict=True))
+
+
+def positions_of(keys: Places, starts: Places, seed: int) -> Places:
+    """The position of every row in the deal: at random among its block's rows of the same key."""
+    order = np.random.default_rng(seed).permutation(len(keys))
+    order = order[np.argsort(keys[order], kind="stable")]
+    counts = np.bincount(keys, minlength=len(starts))
+    within = np.arange(len(keys)) - np.repeat(np.cumsum(counts) - counts, counts)
+    positions = np.empty(len(keys), dtype=np.int64)
+    positions[order] = np.repeat(starts, counts) + within
+    return positions

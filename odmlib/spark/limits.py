@@ -1,0 +1,22 @@
+"""What one machine can train and a cluster cannot; light, so that a mistake is told before Spark starts."""
+
+from __future__ import annotations
+
+from odmlib.errors import ParameterError
+from odmlib.options import TrainOptions
+
+PARTITIONERS = ("stratified-class", "stratified", "class", "random", "cascade")  # of those of one machine
+
+
+def check_options(options: TrainOptions) -> None:
+    """ParameterError for what is not available on Spark."""
+    kernel = options.kernel
+    negative = kernel == "poly" and options.coef0 < 0
+    if kernel not in ("linear", "rbf", "poly") or negative:
+        found = "poly with coef0 (-r) below 0" if negative else kernel
+        raise ParameterError(f"on Spark the kernel must be linear, rbf or poly, found {found}")
+    if kernel != "linear" and options.approx is None and options.partition not in PARTITIONERS:
+        known = ", ".join(PARTITIONERS)
+        raise ParameterError(f"on Spark the partition must be one of {known}, found {options.partition}")
+    if options.approx is not None and options.solver != "auto":
+        raise ParameterError(f"on Spark nystrom has the solver lbfgs only, found {options.solver}")

@@ -1,0 +1,145 @@
+"""odm-train --spark as a user meets it; training itself is tested in tests/spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from odmlib.cli import spark as cli_spark
+
+from ..spark.conftest import NOT_OURS, ROOT, spark  # noqa: F401
+from .tools import command, environment
+
+WDBC = str(ROOT / "data" / "wdbc.txt")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("", "--spark is for machine sodm (-s 6), found machine odm"),
+        ("-s 6 -v 3", "-v is not available with --spark"),
+        ("-s 6 -b 1", "-b 1 is not available with --spark"),
+        ("-s 6 --margins x", "--margins is not available with --spark"),
+        ("-s 6 -t sigmoid", "on Spark the kernel must be linear, rbf or poly, found sigmoid"),
+        ("-s 6 --partition dc", "on Spark the partition must be one of"),
+        ("-s 6 -t linear --solver dsvrg", "--solver must be auto or lbfgs with --spark, found dsvrg"),
+        ("-s 6 --approx nystrom --solver newton", "--solver must be auto with --spark, found newton"),
+    ],
+)
+def test_what_is_not_available_is_told_before_spark_starts(tools, options, message):
+    code, out, err = tools.train(f"{options} --spark local[2] {WDBC} m")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_standard_input_is_not_for_clusters(tools):
+    code, _, err = tools.train("-s 6 --spark local[2] - m")
+    assert code == 2 and "not standard input" in err
+
+
+def test_what_is_missing(tools, monkeypatch):
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    code, _, err = tools.train(f"-s 6 --spark local[2] {WDBC} m")
+    assert code == 1 and err.count("\n") == 1
+    assert "--spark needs Java" in err and "JAVA_HOME is /nowhere" in err
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    code, _, err = tools.train(f"-s 6 --spark local[2] {WDBC} m")
+    assert code == 1 and err.count("\n") == 1
+    assert "--spark needs pyspark, which is not installed" in err
+    assert not Path("m").exists()
+
+
+def test_the_line_that_matters():
+    pages = "Py4JJavaError: An error occurred\n: org.apache.spark.SparkException: Job aborted\n\tat x\n"
+    assert cli_spark.reason(pages) == "org.apache.spark.SparkException: Job aborted"
+    assert (
+        cli_spark.reason(pages + "Caused by: java.io.IOException: gone\n\tat y")
+        == "java.io.IOException: gone"
+    )
+    told = cli_spark.reason(pages + "ModuleNotFoundError: No module named 'odmlib'\n")
+    assert told.startswith("the executors have no odmlib")
+    assert cli_spark.reason("WARNING: nothing\n") == ""
+
+
+def test_ctrl_c_is_seen_behind_what_fails_after_it():
+    try:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise OSError("the way to Java is cut")
+    except OSError as error:
+        assert isinstance(cli_spark.interruption_behind(error), KeyboardInterrupt)
+    assert cli_spark.interruption_behind(OSError("alone")) is None
+
+
+@pytest.fixture
+def shared_session(monkeypatch, request):
+    """The session of tests/spark in the place of a new one."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    session = request.getfixturevalue("spark")
+
+    @contextmanager
+    def existing(master):
+        yield session
+
+    monkeypatch.setattr(cli_spark, "session", existing)
+
+
+@pytest.mark.filterwarnings(*NOT_OURS)
+def test_a_directory_becomes_a_model_file(tools, shared_session):
+    lines = Path(WDBC).read_text().splitlines(keepends=True)
+    os.mkdir("parts")
+    for k in range(3):
+        Path(f"parts/part-{k}").write_text("".join(lines[k::3]))
+    code, out, err = tools.train("-s 6 -t linear -c 1e-7 -w-1 2 --spark local[2] --json j --report r parts/")
+    assert (code, out) == (0, "")
+    assert "odm-train: 569 rows, 30 features" in err and "converged after" in err
+    report = json.loads(Path("j").read_text())
+    assert report["solver"] == "lbfgs" and report["gap"] <= 1e-3 and report["trace"]
+    page = Path("r").read_text()
+    assert "training accuracy" in page and "569" in page
+    code, out, _ = tools.predict(f"{WDBC} parts.model o")
+    right = sum(report["details"]["right"])
+    assert code == 0 and f"({right}/569)" in out
+    # a fault is one line with its place, and leaves no file
+    with open("parts/part-1", "a") as stream:
+        stream.write("1 3:1 2:1\n")
+    code, _, err = tools.train("-q -s 6 -t linear --spark local[2] parts m")
+    assert code == 1 and err.count("\n") == 1
+    assert "part-1:191:7: expected an index above 3" in err
+    assert not Path("m").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_tool_itself_and_ctrl_c(tmp_path):
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not on the PATH")
+    words = [*command("train"), "-s", "6", "-t", "linear", "--spark", "local[2]"]
+    here = {"cwd": tmp_path, "env": environment(PYTHONPATH=str(ROOT)), "stderr": subprocess.PIPE}
+    done = subprocess.run([*words, "-q", "-c", "1e-7", WDBC, "m"], check=False, **here)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "m").exists()
+    wrong = subprocess.run([*words[:-1], "nonsense", WDBC, "n"], check=False, **here)
+    assert wrong.returncode == 1 and b"Master must either be" in wrong.stderr
+    for seconds in (3, 45):  # while Java starts, and while tasks run
+        with subprocess.Popen([*words, "-c", "1000", "-e", "1e-12", WDBC, "n"], **here) as process:
+            time.sleep(seconds)
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            said = process.stderr.read()
+            assert process.wait() == 130
+            assert time.monotonic() - began < 5
+            assert said == b"odm-train: interrupted\n"
+    assert os.listdir(tmp_path) == ["m"]
