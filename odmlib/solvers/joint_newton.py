@@ -40,6 +40,8 @@ MAX_NEWTON_STEPS = 60  # of one proximal step
 FIRST_PROXIMITY, FALL = 1.0, 0.3  # t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones
 LAST_PROXIMITY, LAST_FOR_MANY_DIGITS, MANY_DIGITS = 0.1, 0.03, 1e-4  # for tolerances below the last number
 SUFFICIENT = 1e-4  # part of the promised decrease a step must bring
+OVERSHOOT = 0.5  # slope at the end of a step, in units of the slope at its beginning
+TRACE = False
 ROUNDING = 1e-13  # differences of psi below this part mean nothing
 SHORTEST = 1e-6  # step that is tried
 PATIENCE = 12  # Newton steps in a row that do not bring the gradient down
@@ -86,11 +88,10 @@ class ProximalNewton:
         rows' gaps plus 1/2 |w - sum_i x_i v_i'|^2, the number returned.
         """
         state, rows = self.state, self.rows
-        rows.centre(self.proximity * self.scale)
-        self.factors = None
         w = state.weights.copy()
-        scores = rows.scores(w)
-        total, _ = rows.step(scores)
+        rows.begin(self.proximity * self.scale, w)
+        self.factors = None
+        total, _ = rows.step(0.0)
         psi = 0.5 * float(np.vdot(w, w)) - total
         still, least = 0, math.inf
         for left in range(MAX_NEWTON_STEPS, -1, -1):
@@ -100,23 +101,35 @@ class ProximalNewton:
             if left == 0 or distance <= enough or still == PATIENCE or self.control.out_of_time() is not None:
                 break
             direction = self._direction(gradient, enough)
-            changes = rows.scores(direction)
-            slope = float(np.vdot(gradient, direction))
-            length, before = 1.0, psi
-            noise = ROUNDING * (abs(psi) + float(np.vdot(w, w)))
-            while True:
-                trial = w + length * direction
-                total, _ = rows.step(scores + length * changes)
-                psi = 0.5 * float(np.vdot(trial, trial)) - total
-                if psi <= before + SUFFICIENT * length * slope + noise or length < SHORTEST:
-                    break
-                length *= 0.5
-            w, scores = trial, scores + length * changes
+            rows.search(direction)
+            psi, length = self._search(w, direction, psi, float(np.vdot(gradient, direction)))
+            if TRACE: print('         psi %.6f  length %.3g dist %.3e cg %d' % (psi, length, distance, self.cg_steps))
+            w += length * direction
+            rows.advance(length)
             self.newton_steps += 1
         state.set_multipliers(rows.zeta, rows.beta)
         state.weights[:] = w
         self.proximity = max(self.last, FALL * self.proximity)
         return distance
+
+    def _search(self, w: Floats, direction: Floats, psi: float, slope: float) -> tuple[float, float]:
+        """Step length along the direction: psi is convex, its slope known; the value there and the length."""
+        noise = ROUNDING * (abs(psi) + float(np.vdot(w, w)))
+        w_along, square = float(np.vdot(w, direction)), float(np.vdot(direction, direction))
+        half = 0.5 * float(np.vdot(w, w))
+        low, low_slope, length = 0.0, slope, 1.0
+        while True:
+            total, along = self.rows.step(length)
+            value = half + length * (w_along + 0.5 * length * square) - total
+            rise = w_along + length * square - along
+            fell = value <= psi + SUFFICIENT * length * slope + noise
+            if (fell and rise <= -OVERSHOOT * slope) or length < SHORTEST:
+                return value, length
+            if rise <= 0:
+                low, low_slope = length, rise
+            # where the slope would be 0 were it linear in between
+            part = low_slope / (low_slope - rise) if rise > 0 else 0.5
+            length = low + min(0.9, max(0.1, part)) * (length - low)
 
     def _direction(self, gradient: Floats, enough: float) -> Floats:
         d, k = self.state.n_columns, self.state.n_classes
