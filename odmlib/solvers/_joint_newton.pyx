@@ -20,9 +20,17 @@ cdef extern from "joint_prox.h" nogil:
     double odm_dense_duals(const odm_joint &s, index_t i, const double *zeta, double beta, double *v) noexcept
     double odm_prox_row(const odm_joint *s, index_t i, double t, const double *f, const double *centre,
                         const double *change, double *zeta, double *beta, double *v, double *along) noexcept
-    void odm_add_square(const odm_joint &s, index_t i, double factor, double *M, index_t stride) noexcept
+    ctypedef struct odm_fours:
+        int32_t *fours
+        double *values
+        index_t n
+    index_t odm_four_lines(index_t d) noexcept
+    void odm_fours_of(const odm_joint &s, index_t i, odm_fours *x) noexcept
+    const index_t ODM_TRIANGLES
+    void odm_add_triangles(const odm_fours *rows, const double *factors, index_t n, index_t d, double *P,
+                           index_t stride) noexcept
     void odm_add_pairs(const odm_joint *s, index_t i, const odm_bend *bend, const double *zeta, index_t group,
-                       index_t n_groups, int32_t *classes, double *x, const odm_pairs *pairs) noexcept
+                       index_t n_groups, int32_t *classes, odm_fours *x, const odm_pairs *pairs) noexcept
     void odm_unfold_pairs(const odm_joint *s, const odm_pairs *pairs, double *H) noexcept
 
 
@@ -41,12 +49,11 @@ cdef struct Job:
     index_t n_out
     double *scratch             # per chunk, three stripes
     odm_pairs pairs
-    int32_t *classes            # per group of classes
-    double *dense               # per group of classes: a row
+    int32_t *classes            # per group of classes: those of a row, then the fours of its columns
+    double *dense               # per group of classes: a row's values by fours
 
 
 cdef index_t N_STRIPES = 3
-cdef index_t LINE = 4          # lines of a Hessian's triangles are padded to a multiple of this
 
 
 cdef class ProximalRows:
@@ -151,36 +158,50 @@ cdef class ProximalRows:
             total += partial[chunk]
         return total
 
-    def hessian_block(self, index_t l, index_t stride=1):
-        """The diagonal block of class l: sum_i J_i[l][l] x_i x_i', lower triangle only.
+    def hessian_block(self, index_t l, index_t every=1):
+        """The diagonal block of class l: sum_i J_i[l][l] x_i x_i', lower triangle only (the rest is anything).
 
-        `stride`: every so many of the rows stand for all.
+        `every`: one out of so many rows stands for all.
         """
-        cdef index_t n, i, d = self.state.n_columns
-        matrix = np.zeros((d, d))
+        cdef index_t n, i, d = self.state.n_columns, stride = 4 * odm_four_lines(d), waiting = 0
+        matrix = np.zeros((d, stride))
         cdef double[:, ::1] out = matrix
+        cdef int32_t[:, ::1] fours = np.empty((ODM_TRIANGLES, stride // 4), dtype=np.int32)
+        cdef double[:, ::1] values = np.empty((ODM_TRIANGLES, stride))
+        cdef double[::1] factors = np.empty(ODM_TRIANGLES)
+        cdef odm_fours[64] rows
         cdef Job job = self.job()
         cdef const double *zeta
         cdef odm_bend bend
+        assert ODM_TRIANGLES <= 64
+        for n in range(ODM_TRIANGLES):
+            rows[n] = odm_fours(&fours[n, 0], &values[n, 0], 0)
         with nogil:
-            for n in range((job.s.n_rows + stride - 1) // stride):
-                i = n * stride
+            for n in range((job.s.n_rows + every - 1) // every):
+                i = n * every
+                if not (bends(&job, i, l)
+                        and odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend)):
+                    continue
                 zeta = job.zeta + i * job.s.padded
-                if bends(&job, i, l) and odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
-                    odm_add_square(job.s[0], i, stride * odm_bend_at(bend, l, zeta[l] > 0, l, zeta[l] > 0),
-                                   &out[0, 0], d)
-        return matrix
+                odm_fours_of(job.s[0], i, &rows[waiting])
+                factors[waiting] = every * odm_bend_at(bend, l, zeta[l] > 0, l, zeta[l] > 0)
+                waiting += 1
+                if waiting == ODM_TRIANGLES:
+                    odm_add_triangles(rows, &factors[0], waiting, d, &out[0, 0], stride)
+                    waiting = 0
+            odm_add_triangles(rows, &factors[0], waiting, d, &out[0, 0], stride)
+        return np.ascontiguousarray(matrix[:, :d])
 
     def hessian(self):
         """sum_i J_i (x) x_i x_i', class-major, lower triangle only."""
         cdef index_t k = self.state.n_classes, d = self.state.n_columns
-        cdef index_t n_groups = min(self.threads, k), stride = (d + LINE - 1) // LINE * LINE
+        cdef index_t n_groups = min(self.threads, k), stride = 4 * odm_four_lines(d)
         if self.pairs is None:
             self.pairs = np.empty((k * (k + 1) // 2, d * stride))
         blocks, matrix = self.pairs, np.zeros((d * k, d * k))
         blocks[:] = 0
         cdef double[:, ::1] blocks_view = blocks, out = matrix
-        cdef int32_t[:, ::1] classes = np.empty((n_groups, k), dtype=np.int32)
+        cdef int32_t[:, ::1] classes = np.empty((n_groups, k + stride // 4), dtype=np.int32)
         cdef double[:, ::1] dense = np.empty((n_groups, stride))
         cdef Job job = self.job()
         job.n_out = n_groups
@@ -283,9 +304,10 @@ cdef bint bends(const Job *job, index_t i, index_t l) noexcept nogil:
 cdef void pairs_of_classes(void *context, index_t group) noexcept nogil:
     """The blocks of every n_out-th class. Rows come in the same order however the classes are shared."""
     cdef Job *job = <Job *>context
-    cdef index_t i
+    cdef index_t i, k = job.s.n_classes
+    cdef int32_t *classes = job.classes + group * (k + job.pairs.stride // 4)
+    cdef odm_fours x = odm_fours(classes + k, job.dense + group * job.pairs.stride, 0)
     cdef odm_bend bend
     for i in range(job.s.n_rows):
         if odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
-            odm_add_pairs(job.s, i, &bend, job.zeta + i * job.s.padded, group, job.n_out,
-                          job.classes + group * job.s.n_classes, job.dense + group * job.pairs.stride, &job.pairs)
+            odm_add_pairs(job.s, i, &bend, job.zeta + i * job.s.padded, group, job.n_out, classes, &x, &job.pairs)

@@ -26,7 +26,13 @@ from numpy.typing import NDArray
 from odmlib._core.rows import Rows
 from odmlib.solvers._joint import JointState
 from odmlib.solvers.control import CONVERGED, Control, SolverResult, relative_gap
-from odmlib.solvers.joint_newton import ProximalNewton, can_precondition, newton_fits, prefers_explicit
+from odmlib.solvers.joint_newton import (
+    USUAL_PROXIMITY,
+    ProximalNewton,
+    can_precondition,
+    newton_fits,
+    prefers_explicit,
+)
 
 Floats = NDArray[np.float64]
 
@@ -36,13 +42,14 @@ FALL = 3  # of that tolerance from one q to the next
 MAX_EPOCHS = 10_000
 MAX_PROXIMAL_STEPS = 500
 # epochs before auto hands over to Newton: with a factorised Hessian, with its blocks factorised, or without
-PATIENCE_EXPLICIT, PATIENCE_BLOCKS, PATIENCE = 30, 1000, 5000
-HOPELESS_EPOCHS = 10  # with factors: after so many epochs a gap above this does not become small soon
-HOPELESS_EXPLICIT, HOPELESS_BLOCKS = 0.5, 0.9
+PATIENCE_EXPLICIT, PATIENCE_BLOCKS, PATIENCE = WARM_UP_EPOCHS, 50, 5000
+HOPELESS_EPOCHS = WARM_UP_EPOCHS + 1  # with blocks: after so many a gap above this does not become small soon
+HOPELESS_GAP = 0.5
 SLICE_VALUES = 20_000_000  # weights read between two looks at the clock
 REBUILD_EPOCHS = 50
 MOST_BETWEEN_CHECKS = 3  # visits of every row between two certificates
 LEAST_PRECISION = 1e-12
+EAGER_STEPS = 20  # proximal steps after which q is taken anew whatever the gap; J falls all the same
 
 
 @dataclass
@@ -150,14 +157,13 @@ def solve_joint(
         factors = explicit or can_precondition(state)
         usual = PATIENCE_EXPLICIT if explicit else PATIENCE_BLOCKS if factors else PATIENCE
         patience = {"dcd": MAX_EPOCHS, "newton": WARM_UP_EPOCHS}.get(solver, usual)
-        despair = HOPELESS_EXPLICIT if explicit else HOPELESS_BLOCKS if factors else math.inf
-        despair = despair if fits and solver == "auto" else math.inf
+        despair = HOPELESS_GAP if fits and factors and solver == "auto" else math.inf
         status = _ascend(run, MAX_EPOCHS if not fits else patience, nu > 0, shrinking, despair, start is None)
     if status is None:
         with np.errstate(divide="ignore"):
             newton = ProximalNewton(state, 0.5 / costs, explicit, row_length, control, threads)
         if start is not None:
-            newton.proximity = newton.last
+            newton.proximity = USUAL_PROXIMITY
         status = _proximal_steps(run, newton)
     assert run.best is not None
     end, weights, margins = run.best
@@ -251,18 +257,20 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: floa
 
 
 def _proximal_steps(run: _Run, newton: ProximalNewton) -> str:
-    precision = 1.0
+    precision, steps = 1.0, 0
     while True:
         before = run.now.gap
-        bound = max(1.0, run.now.relaxed - before)
-        distance = newton.step(precision * min(0.1 * run.labels.tolerance * bound, 0.02 * before))
+        bound = max(1.0, run.now.relaxed - before, 0.1 * run.now.relaxed)
+        distance = newton.step(precision * 0.1 * min(run.labels.tolerance * bound, before))
         run.iterations += 1
+        steps += 1
         run.measure(distance)
         verdict, status = run.judge(run.epochs + MAX_PROXIMAL_STEPS)
         if status is not None:
             return status
-        if verdict == "reassign":
+        eager = steps <= EAGER_STEPS and run.now.misplaced > 0 and not run.labels.frozen
+        if verdict == "reassign" or eager:
             run.state.reassign(at_once=True)
-        elif run.now.gap > 0.5 * before:
+        if verdict != "reassign" and run.now.gap > 0.5 * before:
             # where classes tie the primal value feels errors of w at first order, psi only at second
             precision = max(LEAST_PRECISION, 0.01 * precision)

@@ -37,13 +37,15 @@ BLOCK_FORMING = 1e9  # multiplications; where it needs more, it is made of some 
 MAX_CG_STEPS = 500
 FORCING = 0.1  # residual of a Newton step solved by conjugate gradients
 MAX_NEWTON_STEPS = 60  # of one proximal step
-FIRST_PROXIMITY, FALL = 1.0, 0.3  # t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones
-LAST_PROXIMITY, LAST_FOR_MANY_DIGITS, MANY_DIGITS = 0.1, 0.03, 1e-4  # for tolerances below the last number
+# t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones. It falls to the usual value unless
+# a proximal step takes HARD Newton steps (then it rises), and below it after one that takes at most EASY
+LARGEST_PROXIMITY, USUAL_PROXIMITY, SMALLEST_PROXIMITY = 1.0, 0.1, 0.03
+FALL, RISE = 0.3, 2.0
+EASY, HARD = 2, 5
 SUFFICIENT = 1e-4  # part of the promised decrease a step must bring
 OVERSHOOT = 0.5  # slope at the end of a step, in units of the slope at its beginning
-TRACE = False
 ROUNDING = 1e-13  # differences of psi below this part mean nothing
-SHORTEST = 1e-6  # step that is tried
+MAX_TRIALS, FEW_TRIALS = 30, 5  # of step lengths; after the few any that brings enough will do
 PATIENCE = 12  # Newton steps in a row that do not bring the gradient down
 
 
@@ -76,8 +78,7 @@ class ProximalNewton:
         self.rows = ProximalRows(state, threads)
         forming = row_length**2 * state.n_rows
         self.stride = max(1, math.ceil(forming / BLOCK_FORMING))
-        self.proximity = FIRST_PROXIMITY
-        self.last = LAST_FOR_MANY_DIGITS if control.tol < MANY_DIGITS else LAST_PROXIMITY
+        self.proximity = LARGEST_PROXIMITY
         self.newton_steps = self.cg_steps = 0
         self.factors: list[PositiveFactor] | None = None  # of the Hessian's diagonal blocks
 
@@ -93,7 +94,7 @@ class ProximalNewton:
         self.factors = None
         total, _ = rows.step(0.0)
         psi = 0.5 * float(np.vdot(w, w)) - total
-        still, least = 0, math.inf
+        still, least, before = 0, math.inf, self.newton_steps
         for left in range(MAX_NEWTON_STEPS, -1, -1):
             gradient = w - rows.weights()
             distance = 0.5 * float(np.vdot(gradient, gradient))
@@ -103,33 +104,45 @@ class ProximalNewton:
             direction = self._direction(gradient, enough)
             rows.search(direction)
             psi, length = self._search(w, direction, psi, float(np.vdot(gradient, direction)))
-            if TRACE: print('         psi %.6f  length %.3g dist %.3e cg %d' % (psi, length, distance, self.cg_steps))
             w += length * direction
             rows.advance(length)
             self.newton_steps += 1
         state.set_multipliers(rows.zeta, rows.beta)
         state.weights[:] = w
-        self.proximity = max(self.last, FALL * self.proximity)
+        self._adapt(self.newton_steps - before)
         return distance
+
+    def _adapt(self, n_steps: int) -> None:
+        if n_steps >= HARD:
+            self.proximity = min(LARGEST_PROXIMITY, RISE * self.proximity)
+        else:
+            least = SMALLEST_PROXIMITY if n_steps <= EASY else min(self.proximity, USUAL_PROXIMITY)
+            self.proximity = max(least, FALL * self.proximity)
 
     def _search(self, w: Floats, direction: Floats, psi: float, slope: float) -> tuple[float, float]:
         """Step length along the direction: psi is convex, its slope known; the value there and the length."""
         noise = ROUNDING * (abs(psi) + float(np.vdot(w, w)))
         w_along, square = float(np.vdot(w, direction)), float(np.vdot(direction, direction))
         half = 0.5 * float(np.vdot(w, w))
-        low, low_slope, length = 0.0, slope, 1.0
-        while True:
+        low, low_slope, high, high_slope, length = 0.0, slope, math.inf, math.inf, 1.0
+        for trial in range(MAX_TRIALS):
             total, along = self.rows.step(length)
             value = half + length * (w_along + 0.5 * length * square) - total
             rise = w_along + length * square - along
             fell = value <= psi + SUFFICIENT * length * slope + noise
-            if (fell and rise <= -OVERSHOOT * slope) or length < SHORTEST:
-                return value, length
-            if rise <= 0:
+            close = rise >= OVERSHOOT * slope or trial == 0 or trial >= FEW_TRIALS
+            if fell and rise <= -OVERSHOOT * slope and close:
+                break
+            if rise > 0:
+                high, high_slope = length, rise
+            else:
                 low, low_slope = length, rise
+            if high == math.inf:
+                break
             # where the slope would be 0 were it linear in between
-            part = low_slope / (low_slope - rise) if rise > 0 else 0.5
-            length = low + min(0.9, max(0.1, part)) * (length - low)
+            part = min(0.8, max(0.2, low_slope / (low_slope - high_slope)))
+            length = low + part * (high - low)
+        return value, length
 
     def _direction(self, gradient: Floats, enough: float) -> Floats:
         d, k = self.state.n_columns, self.state.n_classes

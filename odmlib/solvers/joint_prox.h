@@ -96,37 +96,40 @@ static inline double odm_dense_duals(const odm_joint &s, int64_t i, const double
     return total;
 }
 
-// M += factor x_i x_i', lower triangle; the rows of M are `stride` apart.
-static inline void odm_add_square(const odm_joint &s, int64_t i, double factor, double *M, int64_t stride) noexcept
-{
-    const int64_t d = s.n_columns, begin = s.starts[i], n = s.starts[i + 1] - begin;
-    const double *x = s.values + begin;
-    const int32_t *columns = s.columns + begin;
-    for (int64_t p = 0; p < n; ++p) {
-        const double step = factor * x[p];
-        double *__restrict line = M + columns[p] * stride;
-        for (int64_t q = 0; q <= p; ++q) line[columns[q]] += step * x[q];
-    }
-    if (s.bias != 0) {
-        const double step = factor * s.bias;
-        double *__restrict line = M + (d - 1) * stride;
-        for (int64_t q = 0; q < n; ++q) line[columns[q]] += step * x[q];
-        line[d - 1] += step * s.bias;
-    }
-}
+// A row's values (bias included) by fours of neighbouring columns, those without a value left out: `fours` are their
+// numbers. Squares x x' are then sums of short vectors, whether the row is full or not.
+struct odm_fours {
+    int32_t *fours;
+    double *values;
+    int64_t n;
+};
 
-// x_i with its zeros and the bias, up to the stride of the blocks below
-static inline void odm_dense_row(const odm_joint &s, int64_t i, double *x, int64_t stride) noexcept
+static const int64_t ODM_TRIANGLES = 64;   // rows whose squares are added at a time
+static const int64_t ODM_TILE_LINES = 32;
+
+static inline int64_t odm_four_lines(int64_t d) noexcept { return (d + 3) / 4; }
+
+static inline void odm_fours_of(const odm_joint &s, int64_t i, odm_fours *x) noexcept
 {
-    std::memset(x, 0, stride * sizeof(double));
-    for (int64_t p = s.starts[i]; p < s.starts[i + 1]; ++p) x[s.columns[p]] = s.values[p];
-    if (s.bias != 0) x[s.n_columns - 1] = s.bias;
+    int64_t n = 0;
+    int32_t last = -1;
+    const int64_t end = s.starts[i + 1];
+    for (int64_t p = s.starts[i]; p < end + (s.bias != 0); ++p) {
+        const int32_t column = p < end ? s.columns[p] : static_cast<int32_t>(s.n_columns - 1);
+        if (column / 4 != last) {
+            last = column / 4;
+            x->fours[n++] = last;
+            std::memset(x->values + 4 * (n - 1), 0, 4 * sizeof(double));
+        }
+        x->values[4 * (n - 1) + column % 4] = p < end ? s.values[p] : s.bias;
+    }
+    x->n = n;
 }
 
 // The Hessian is kept by pairs of classes: J = sum_l (sum_m J_lm) e_l e_l' - sum_{l > m} J_lm (e_l - e_m)(e_l - e_m)',
 // whose first sum is 0 where the classes' moves add up to 0. A row with one active class then adds one triangle
 // instead of those of two classes and the square between them. Block (l, m), m <= l, is number l(l+1)/2 + m and holds a
-// lower triangle with lines of `stride` values.
+// lower triangle with lines of `stride` values, a multiple of 4.
 struct odm_pairs {
     double *blocks;
     int64_t stride;
@@ -140,9 +143,17 @@ static inline double *odm_pair_block(const odm_joint &s, const odm_pairs &pairs,
 #define ODM_LOOPS "joint_prox_loops.h"
 #include "each_variant.h"
 
+// P (d x d) += sum of factor x x' over n <= ODM_TRIANGLES rows, lower triangle (and some places above it); the lines
+// of P are `stride` apart.
+static inline void odm_add_triangles(const odm_fours *rows, const double *factors, int64_t n, int64_t d, double *P,
+                                     int64_t stride) noexcept
+{
+    ODM_CALL(add_triangles, rows, factors, n, d, P, stride);
+}
+
 // Row i's part of the blocks (l, m) with l = group modulo n_groups; `classes` and x are scratch.
 static inline void odm_add_pairs(const odm_joint *s, int64_t i, const odm_bend *bend, const double *zeta, int64_t group,
-                                 int64_t n_groups, int32_t *classes, double *x, const odm_pairs *pairs) noexcept
+                                 int64_t n_groups, int32_t *classes, odm_fours *x, const odm_pairs *pairs) noexcept
 {
     ODM_CALL(add_pairs, *s, i, *bend, zeta, group, n_groups, classes, x, *pairs);
 }

@@ -6,24 +6,46 @@
 #define AT(array, place) (*reinterpret_cast<VEC *>((array) + (place)))
 #define READ(array, place) (*reinterpret_cast<const VEC *>((array) + (place)))
 
-// P += factor x x'; lines end where a vector does, at or beyond the diagonal.
-LOOP void ODM_NAME(add_triangle)(const double *x, int64_t d, double factor, double *P, int64_t stride)
+// The four lines a of factor x x'
+LOOP void ODM_NAME(add_lines)(const odm_fours &x, int64_t a, double factor, double *P, int64_t stride)
 {
-    for (int64_t p = 0; p < d; ++p) {
-        const double step = factor * x[p];
-        double *line = P + p * stride;
-        for (int64_t q = 0; q <= p; q += LANES) AT(line, q) += step * READ(x, q);
+    const bool full = x.fours[a] == a;  // no column before these is left out
+    for (int64_t lane = 0; lane < 4; ++lane) {
+        if (x.values[4 * a + lane] == 0) continue;
+        const double step = factor * x.values[4 * a + lane];
+        double *line = P + (4 * x.fours[a] + lane) * stride;
+        if (full)
+            for (int64_t q = 0; q < 4 * (a + 1); q += LANES) AT(line, q) += step * READ(x.values, q);
+        else
+            for (int64_t b = 0; b <= a; ++b)
+                for (int64_t part = 0; part < 4; part += LANES)
+                    AT(line, 4 * x.fours[b] + part) += step * READ(x.values, 4 * b + part);
     }
 }
 
+LOOP void ODM_NAME(add_triangle)(const odm_fours &x, double factor, double *P, int64_t stride)
+{
+    for (int64_t a = 0; a < x.n; ++a) ODM_NAME(add_lines)(x, a, factor, P, stride);
+}
+
+// Several rows: some lines of P at a time, which stay in the cache meanwhile.
+LOOP void ODM_NAME(add_triangles)(const odm_fours *rows, const double *factors, int64_t n, int64_t d, double *P,
+                                  int64_t stride)
+{
+    int64_t done[ODM_TRIANGLES] = {};
+    for (int64_t end = ODM_TILE_LINES; end < d + ODM_TILE_LINES; end += ODM_TILE_LINES)
+        for (int64_t r = 0; r < n; ++r)
+            for (; done[r] < rows[r].n && 4 * rows[r].fours[done[r]] < end; ++done[r])
+                ODM_NAME(add_lines)(rows[r], done[r], factors[r], P, stride);
+}
+
 LOOP void ODM_NAME(add_pairs)(const odm_joint &s, int64_t i, const odm_bend &bend, const double *zeta, int64_t group,
-                              int64_t n_groups, int32_t *classes, double *x, const odm_pairs &pairs)
+                              int64_t n_groups, int32_t *classes, odm_fours *x, const odm_pairs &pairs)
 {
     int64_t n = 0;
     for (int64_t l = 0; l < s.n_classes; ++l)
         if (zeta[l] > 0 || l == bend.label || (bend.above && l == bend.other)) classes[n++] = static_cast<int32_t>(l);
-    const bool full = 2 * (s.starts[i + 1] - s.starts[i]) >= s.n_columns;
-    if (full) odm_dense_row(s, i, x, pairs.stride);
+    odm_fours_of(s, i, x);
     for (int64_t a = 0; a < n; ++a) {
         const int64_t l = classes[a];
         if (l % n_groups != group) continue;
@@ -32,14 +54,9 @@ LOOP void ODM_NAME(add_pairs)(const odm_joint &s, int64_t i, const odm_bend &ben
             const int64_t m = classes[b];
             const double J = odm_bend_at(bend, l, zeta[l] > 0, m, zeta[m] > 0);
             sum += J;
-            if (m >= l || J == 0) continue;
-            double *P = odm_pair_block(s, pairs, l, m);
-            if (full)
-                ODM_NAME(add_triangle)(x, s.n_columns, -J, P, pairs.stride);
-            else
-                odm_add_square(s, i, -J, P, pairs.stride);
+            if (m < l && J != 0) ODM_NAME(add_triangle)(*x, -J, odm_pair_block(s, pairs, l, m), pairs.stride);
         }
-        if (s.frozen && bend.above) odm_add_square(s, i, sum, odm_pair_block(s, pairs, l, l), pairs.stride);
+        if (s.frozen && bend.above) ODM_NAME(add_triangle)(*x, sum, odm_pair_block(s, pairs, l, l), pairs.stride);
     }
 }
 
