@@ -17,6 +17,8 @@ cdef extern from "joint_prox.h" nogil:
     bint odm_bend_of(const odm_joint &s, index_t i, double t, index_t n_active, double beta, odm_bend *bend) noexcept
     double odm_bend_at(const odm_bend &b, index_t l, bint active_l, index_t m, bint active_m) noexcept
     void odm_bend_product(const odm_bend &b, const double *zeta, double *d, index_t n_classes, index_t padded) noexcept
+    index_t odm_shares(const odm_joint &s, const odm_bend &b, const double *zeta, int32_t *places,
+                       double *factors) noexcept
     double odm_dense_duals(const odm_joint &s, index_t i, const double *zeta, double beta, double *v) noexcept
     double odm_prox_row(const odm_joint *s, index_t i, double t, const double *f, const double *centre,
                         const double *change, double *zeta, double *beta, double *v, double *along) noexcept
@@ -158,39 +160,71 @@ cdef class ProximalRows:
             total += partial[chunk]
         return total
 
-    def hessian_block(self, index_t l, index_t every=1):
-        """The diagonal block of class l: sum_i J_i[l][l] x_i x_i', lower triangle only (the rest is anything).
-
-        `every`: one out of so many rows stands for all.
-        """
-        cdef index_t n, i, d = self.state.n_columns, stride = 4 * odm_four_lines(d), waiting = 0
-        matrix = np.zeros((d, stride))
-        cdef double[:, ::1] out = matrix
+    def hessian_blocks(self, index_t every=1):
+        """The diagonal blocks of all classes, sum_i J_i[l][l] x_i x_i': (classes x columns x columns or more), of which
+        the lower triangles count. `every`: one out of so many rows stands for all."""
+        cdef index_t k = self.state.n_classes, d = self.state.n_columns, stride = 4 * odm_four_lines(d)
+        cdef index_t r, n_sampled = (self.state.n_rows + every - 1) // every
+        cdef index_t i, n, e, l, m, at, begin, place, n_places = k + k * (k - 1) // 2, size = d * stride
+        ends = np.zeros(n_places + 1, dtype=np.int64)
+        cdef index_t[::1] ends_view = ends
+        cdef int32_t[::1] places = np.empty(k, dtype=np.int32)
+        cdef double[::1] factors = np.empty(k)
+        cdef Job job = self.job()
+        cdef odm_bend bend
+        with nogil:
+            for r in range(n_sampled):
+                i = r * every
+                if odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
+                    n = odm_shares(job.s[0], bend, job.zeta + i * job.s.padded, &places[0], &factors[0])
+                    for e in range(n):
+                        ends_view[places[e] + 1] += 1
+        np.cumsum(ends, out=ends)
+        # the rows of each place in turn, so that one block at a time is in the cache
+        cdef index_t[::1] rows = np.empty(max(1, ends[n_places]), dtype=np.int64)
+        cdef double[::1] shares = np.empty(max(1, ends[n_places]))
+        with nogil:
+            for r in range(n_sampled):
+                i = r * every
+                if odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
+                    n = odm_shares(job.s[0], bend, job.zeta + i * job.s.padded, &places[0], &factors[0])
+                    for e in range(n):
+                        rows[ends_view[places[e]]] = i
+                        shares[ends_view[places[e]]] = every * factors[e]
+                        ends_view[places[e]] += 1  # becomes the end of its rows
+        blocks = np.zeros((k, d, stride))
+        cdef double[:, :, ::1] out = blocks
+        cdef double[:, ::1] pair = np.empty((d, stride))
+        cdef double *target
         cdef int32_t[:, ::1] fours = np.empty((ODM_TRIANGLES, stride // 4), dtype=np.int32)
         cdef double[:, ::1] values = np.empty((ODM_TRIANGLES, stride))
-        cdef double[::1] factors = np.empty(ODM_TRIANGLES)
-        cdef odm_fours[64] rows
-        cdef Job job = self.job()
-        cdef const double *zeta
-        cdef odm_bend bend
+        cdef odm_fours[64] batch
         assert ODM_TRIANGLES <= 64
         for n in range(ODM_TRIANGLES):
-            rows[n] = odm_fours(&fours[n, 0], &values[n, 0], 0)
-        with nogil:
-            for n in range((job.s.n_rows + every - 1) // every):
-                i = n * every
-                if not (bends(&job, i, l)
-                        and odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend)):
-                    continue
-                zeta = job.zeta + i * job.s.padded
-                odm_fours_of(job.s[0], i, &rows[waiting])
-                factors[waiting] = every * odm_bend_at(bend, l, zeta[l] > 0, l, zeta[l] > 0)
-                waiting += 1
-                if waiting == ODM_TRIANGLES:
-                    odm_add_triangles(rows, &factors[0], waiting, d, &out[0, 0], stride)
-                    waiting = 0
-            odm_add_triangles(rows, &factors[0], waiting, d, &out[0, 0], stride)
-        return np.ascontiguousarray(matrix[:, :d])
+            batch[n] = odm_fours(&fours[n, 0], &values[n, 0], 0)
+        l, m = 1, 0
+        for place in range(n_places):
+            begin = ends_view[place - 1] if place else 0
+            with nogil:
+                target = &out[place, 0, 0] if place < k else &pair[0, 0]
+                if place >= k and begin < ends_view[place]:
+                    memset(target, 0, size * sizeof(double))
+                at = begin
+                while at < ends_view[place]:
+                    n = min(ODM_TRIANGLES, ends_view[place] - at)
+                    for e in range(n):
+                        odm_fours_of(job.s[0], rows[at + e], &batch[e])
+                    odm_add_triangles(batch, &shares[at], n, d, target, stride)
+                    at += n
+                if place >= k:
+                    if begin < ends_view[place]:
+                        for e in range(size):
+                            (&out[l, 0, 0])[e] += target[e]
+                            (&out[m, 0, 0])[e] += target[e]
+                    m += 1
+                    if m == l:
+                        l, m = l + 1, 0
+        return blocks
 
     def hessian(self):
         """sum_i J_i (x) x_i x_i', class-major, lower triangle only."""
@@ -293,12 +327,6 @@ cdef void diagonal_chunk(void *context, index_t chunk) noexcept nogil:
             if job.s.bias != 0:
                 for l in range(job.s.n_classes):
                     out[(job.s.n_columns - 1) * padded + l] += job.s.bias * job.s.bias * d[l]
-
-
-cdef bint bends(const Job *job, index_t i, index_t l) noexcept nogil:
-    """Whether line l of J_i may be other than 0."""
-    return (job.zeta[i * job.s.padded + l] > 0 or job.s.labels[i] == l
-            or (job.beta[i] > 0 and job.s.others[i] == l))
 
 
 cdef void pairs_of_classes(void *context, index_t group) noexcept nogil:

@@ -33,11 +33,11 @@ MAX_EXPLICIT = 1500  # unknowns of a Hessian that is formed and factorised
 MAX_FORMING, USUAL_BLOCKS = 2e9, 6  # multiplications; pairs of classes of a row whose Hessian is not 0
 MAX_MATRIX_VALUES = 40_000_000  # of a (rows x classes) matrix; the method keeps five
 MAX_BLOCK_VALUES = 20_000_000  # of the diagonal blocks of the Hessian, one per class, as preconditioner
-BLOCK_FORMING = 1e9  # multiplications; where it needs more, it is made of some of the rows
+BLOCK_FORMING = 2e9  # multiplications; where it needs more, it is made of some of the rows
 MAX_CG_STEPS = 500
 FORCING = 0.1  # residual of a Newton step solved by conjugate gradients
 MAX_NEWTON_STEPS = 60  # of one proximal step
-# t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones. It falls to the usual value unless
+# t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones. It falls to the usual one unless
 # a proximal step takes HARD Newton steps (then it rises), and below it after one that takes at most EASY
 LARGEST_PROXIMITY, USUAL_PROXIMITY, SMALLEST_PROXIMITY = 1.0, 0.1, 0.03
 FALL, RISE = 0.3, 2.0
@@ -77,7 +77,7 @@ class ProximalNewton:
         self.scale = np.where(np.isfinite(h), h, 1.0)  # rows without weight take no part
         self.rows = ProximalRows(state, threads)
         forming = row_length**2 * state.n_rows
-        self.stride = max(1, math.ceil(forming / BLOCK_FORMING))
+        self.every = max(1, math.ceil(forming / BLOCK_FORMING))
         self.proximity = LARGEST_PROXIMITY
         self.newton_steps = self.cg_steps = 0
         self.factors: list[PositiveFactor] | None = None  # of the Hessian's diagonal blocks
@@ -191,10 +191,12 @@ class ProximalNewton:
         """
         d, k = self.state.n_columns, self.state.n_classes
         if self.factors is None and can_precondition(self.state):
-            blocks = [self.rows.hessian_block(label, self.stride) for label in range(k)]
-            for block in blocks:
+            self.factors = []
+            for block in self.rows.hessian_blocks(self.every):
                 block[np.diag_indices(d)] += 1
-            self.factors = [factor for block in blocks if (factor := PositiveFactor.of(block)) is not None]
+                factor = PositiveFactor.of(np.ascontiguousarray(block[:, :d]))
+                if factor is not None:
+                    self.factors.append(factor)
         factors = self.factors
         if factors is None or len(factors) < k:
             diagonal = 1.0 + self.rows.hessian_diagonal()

@@ -83,6 +83,27 @@ static inline void odm_bend_product(const odm_bend &b, const double *zeta, doubl
     }
 }
 
+// Where J_i x_i x_i' goes in the Hessian's diagonal blocks: places (at most one per class), factors and their number. Places
+// below k are classes; k + l(l-1)/2 + m is the pair l > m, whose sum both blocks get: most rows have two classes.
+static inline int64_t odm_shares(const odm_joint &s, const odm_bend &b, const double *zeta, int32_t *places,
+                                 double *factors) noexcept
+{
+    int64_t n = 0;
+    for (int64_t l = 0; l < s.n_classes; ++l)
+        if (zeta[l] > 0 || l == b.label || (b.above && l == b.other)) places[n++] = static_cast<int32_t>(l);
+    if (n == 2 && !(s.frozen && b.above)) {
+        const int64_t m = places[0], l = places[1];
+        factors[0] = -odm_bend_at(b, l, zeta[l] > 0, m, zeta[m] > 0);
+        places[0] = static_cast<int32_t>(s.n_classes + l * (l - 1) / 2 + m);
+        return 1;
+    }
+    for (int64_t a = 0; a < n; ++a) {
+        const bool active = zeta[places[a]] > 0;
+        factors[a] = odm_bend_at(b, places[a], active, places[a], active);
+    }
+    return n;
+}
+
 // v from zeta and beta; the sum of zeta is returned
 static inline double odm_dense_duals(const odm_joint &s, int64_t i, const double *zeta, double beta, double *v) noexcept
 {
