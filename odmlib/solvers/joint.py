@@ -46,8 +46,9 @@ PATIENCE_EXPLICIT, PATIENCE_BLOCKS, PATIENCE = WARM_UP_EPOCHS, 50, 5000
 HOPELESS_EPOCHS = WARM_UP_EPOCHS + 1  # with blocks: after so many a gap above this does not become small soon
 HOPELESS_GAP = 0.5
 SLICE_VALUES = 20_000_000  # weights read between two looks at the clock
-REBUILD_EPOCHS = 50
-MOST_BETWEEN_CHECKS = 3  # visits of every row between two certificates
+REBUILD_VISITS = 50  # of every row
+LEAST_BETWEEN_CHECKS, MOST_BETWEEN_CHECKS = 0.7, 6.0  # visits of every row between two certificates
+FIRST_CHECK = 1.0
 LEAST_PRECISION = 1e-12
 EAGER_STEPS = 20  # proximal steps after which q is taken anew whatever the gap; J falls all the same
 
@@ -207,10 +208,29 @@ def _keep(run: _Run, start: Floats) -> str | None:
     return CONVERGED if run.labels.judge(run.now) == "converged" else None
 
 
+class Checks:
+    """When coordinate ascent looks at its certificate, which costs half an epoch: where the gap, falling as it did
+    between the last two looks, would meet its tolerance. In visits of every row: rows pause, so epochs get shorter."""
+
+    def __init__(self) -> None:
+        self.restart(0.0)
+
+    def restart(self, visits: float) -> None:
+        self.next, self.gap, self.at = visits + FIRST_CHECK, math.inf, visits
+
+    def plan(self, visits: float, gap: float, tolerance: float) -> None:
+        wait = 2 * FIRST_CHECK
+        if tolerance < gap < self.gap < math.inf:
+            wait = (visits - self.at) * math.log(gap / tolerance) / math.log(self.gap / gap)
+        self.next = visits + min(MOST_BETWEEN_CHECKS, max(LEAST_BETWEEN_CHECKS, wait))
+        self.gap, self.at = gap, visits
+
+
 def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: float, fresh: bool) -> str | None:
     """Coordinate ascent; None when others should take over."""
     state, control = run.state, run.control
-    checks, visits, since_rebuild = 0, 0, 0  # checks on the present q; row visits up to the last one
+    checks = Checks()
+    rebuilt = 0.0  # visits of every row up to then
     warm_up = WARM_UP_EPOCHS if fresh and two_sided and not run.labels.frozen and state.n_classes > 2 else 0
     slice_nonzeros = max(1, SLICE_VALUES // state.padded)
     n_movable = len(state.movable())
@@ -224,10 +244,8 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: floa
                 return status
         run.epochs += 1
         run.iterations += 1
-        since_rebuild += 1
-        # a check costs half an epoch; rows pause, so epochs get shorter
-        due = state.visits - visits >= min(MOST_BETWEEN_CHECKS, 1 + checks / 2) * n_movable
-        due = due or run.epochs in (warm_up, limit, patience)
+        visits = state.visits / max(1, n_movable)
+        due = visits >= checks.next or run.epochs in (warm_up, limit, patience)
         if run.epochs < warm_up or not due:
             status = control.step(
                 run.iterations, run.now.objective if run.best else 0.0, math.inf, MAX_EPOCHS
@@ -237,10 +255,9 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: floa
                 return status
             continue
         run.measure()
-        checks, visits = checks + 1, state.visits
-        if run.now.relative <= control.tol or since_rebuild >= REBUILD_EPOCHS:
+        if run.now.relative <= control.tol or visits - rebuilt >= REBUILD_VISITS:
             state.rebuild()  # claim nothing on weights that were updated step by step
-            since_rebuild = 0
+            rebuilt = visits
             run.measure()
         if run.epochs == warm_up:
             verdict, status = "reassign", control.step(run.epochs, run.now.objective, math.inf, MAX_EPOCHS)
@@ -250,7 +267,9 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: floa
             return status
         if verdict == "reassign":
             state.reassign()
-            checks = 0
+            checks.restart(visits)
+        else:
+            checks.plan(visits, run.now.relative, run.labels.tolerance)
         hopeless = run.epochs >= HOPELESS_EPOCHS and run.now.relative > despair
         if run.epochs >= patience or hopeless:
             return None
