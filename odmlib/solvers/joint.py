@@ -209,8 +209,11 @@ def _keep(run: _Run, start: Floats) -> str | None:
 
 
 class Checks:
-    """When coordinate ascent looks at its certificate, which costs half an epoch: where the gap, falling as it did
-    between the last two looks, would meet its tolerance. In visits of every row: rows pause, so epochs get shorter."""
+    """When coordinate ascent looks at its certificate, which costs half an epoch.
+
+    Where the gap, falling as it did between the last two looks, would meet its tolerance. Counted in visits
+    of every row: rows pause, so epochs get shorter.
+    """
 
     def __init__(self) -> None:
         self.restart(0.0)
@@ -290,6 +293,6 @@ def _proximal_steps(run: _Run, newton: ProximalNewton) -> str:
         eager = steps <= EAGER_STEPS and run.now.misplaced > 0 and not run.labels.frozen
         if verdict == "reassign" or eager:
             run.state.reassign(at_once=True)
-        if verdict != "reassign" and run.now.gap > 0.5 * before:
+        elif run.now.gap > 0.5 * before:
             # where classes tie the primal value feels errors of w at first order, psi only at second
             precision = max(LEAST_PRECISION, 0.01 * precision)

@@ -39,7 +39,7 @@ FORCING = 0.1  # residual of a Newton step solved by conjugate gradients
 MAX_NEWTON_STEPS = 60  # of one proximal step
 # t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones. It falls to the usual one unless
 # a proximal step takes HARD Newton steps (then it rises), and below it after one that takes at most EASY
-LARGEST_PROXIMITY, USUAL_PROXIMITY, SMALLEST_PROXIMITY = 1.0, 0.1, 0.03
+FIRST_PROXIMITY, HARD_PROXIMITY, USUAL_PROXIMITY, SMALLEST_PROXIMITY = 1.0, 0.5, 0.1, 0.03
 FALL, RISE = 0.3, 2.0
 EASY, HARD = 2, 5
 SUFFICIENT = 1e-4  # part of the promised decrease a step must bring
@@ -78,7 +78,7 @@ class ProximalNewton:
         self.rows = ProximalRows(state, threads)
         forming = row_length**2 * state.n_rows
         self.every = max(1, math.ceil(forming / BLOCK_FORMING))
-        self.proximity = LARGEST_PROXIMITY
+        self.proximity = FIRST_PROXIMITY
         self.newton_steps = self.cg_steps = 0
         self.factors: list[PositiveFactor] | None = None  # of the Hessian's diagonal blocks
 
@@ -114,7 +114,7 @@ class ProximalNewton:
 
     def _adapt(self, n_steps: int) -> None:
         if n_steps >= HARD:
-            self.proximity = min(LARGEST_PROXIMITY, RISE * self.proximity)
+            self.proximity = max(self.proximity, min(HARD_PROXIMITY, RISE * self.proximity))
         else:
             least = SMALLEST_PROXIMITY if n_steps <= EASY else min(self.proximity, USUAL_PROXIMITY)
             self.proximity = max(least, FALL * self.proximity)
