@@ -40,7 +40,7 @@ MAX_NEWTON_STEPS = 60  # of one proximal step
 # t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones. It falls to the usual one unless
 # a proximal step takes HARD Newton steps (then it rises), and below it after one that takes at most EASY
 FIRST_PROXIMITY, HARD_PROXIMITY, USUAL_PROXIMITY, SMALLEST_PROXIMITY = 1.0, 0.5, 0.1, 0.03
-FALL, RISE = 0.3, 2.0
+FALL, RISE = 0.5, 2.0
 EASY, HARD = 2, 5
 SUFFICIENT = 1e-4  # part of the promised decrease a step must bring
 OVERSHOOT = 0.5  # slope at the end of a step, in units of the slope at its beginning
