@@ -10,9 +10,9 @@ step. `frozen`, the published scheme, puts the number M_i = max_{l != y} f_il of
 place of f_i,q; nothing bounds J there.
 
 The convex problems: coordinate ascent on the dual, one row with all its multipliers at a time
-(class_block.h), rows that are calm pausing; then, where that is slow, the proximal Newton method of
-joint_newton.py. Early ones are solved roughly. The certificate is the duality gap of Q on all rows: gap_i
->= 0 summed up (spec section 2).
+(class_block.h), rows that are calm pausing; then, where a Hessian is cheap or ascent slow, the proximal
+Newton method of joint_newton.py. Early ones are solved roughly. The certificate is the duality gap of Q
+on all rows: gap_i >= 0 summed up (spec section 2).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 MAX_EXPLICIT = 1500  # unknowns of a Hessian that is formed and factorised
 MAX_FORMING, USUAL_BLOCKS = 2e9, 6  # multiplications; pairs of classes of a row whose Hessian is not 0
-MAX_MATRIX_VALUES = 40_000_000  # of a (rows x classes) matrix; the method keeps five
+MAX_MATRIX_VALUES = 40_000_000  # of a (rows x classes) matrix; the method keeps three
 MAX_BLOCK_VALUES = 20_000_000  # of the diagonal blocks of the Hessian, one per class, as preconditioner
 BLOCK_FORMING = 2e9  # multiplications; where it needs more, it is made of some of the rows
 MAX_CG_STEPS = 500
