@@ -34,6 +34,8 @@ MAX_FORMING, USUAL_BLOCKS = 2e9, 6  # multiplications; pairs of classes of a row
 MAX_MATRIX_VALUES = 40_000_000  # of a (rows x classes) matrix; the method keeps three
 MAX_BLOCK_VALUES = 20_000_000  # of the diagonal blocks of the Hessian, one per class, as preconditioner
 BLOCK_FORMING = 2e9  # multiplications; where it needs more, it is made of some of the rows
+FIRST_EVERY = 3  # so many times fewer rows for the first ones, far from the solution
+STALE = 7  # steps of conjugate gradients per Newton step above which they are made anew
 MAX_CG_STEPS = 500
 FORCING = 0.1  # residual of a Newton step solved by conjugate gradients
 MAX_NEWTON_STEPS = 60  # of one proximal step
@@ -81,6 +83,8 @@ class ProximalNewton:
         self.proximity = FIRST_PROXIMITY
         self.newton_steps = self.cg_steps = 0
         self.factors: list[PositiveFactor] | None = None  # of the Hessian's diagonal blocks
+        self.n_built = 0  # times that they were made
+        self.strain = 0.0  # conjugate gradient steps per Newton step in the last proximal step
 
     def step(self, enough: float) -> float:
         """One proximal step, psi minimised until 1/2 |grad|^2 <= enough; what 1/2 |grad|^2 came to.
@@ -91,10 +95,12 @@ class ProximalNewton:
         state, rows = self.state, self.rows
         w = state.weights.copy()
         rows.begin(self.proximity * self.scale, w)
-        self.factors = None
+        if self.n_built < 2 or self.strain > STALE:
+            self.factors = None
+        before, cg_before = self.newton_steps, self.cg_steps
         total, _ = rows.step(0.0)
         psi = 0.5 * float(np.vdot(w, w)) - total
-        still, least, before = 0, math.inf, self.newton_steps
+        still, least = 0, math.inf
         for left in range(MAX_NEWTON_STEPS, -1, -1):
             gradient = w - rows.weights()
             distance = 0.5 * float(np.vdot(gradient, gradient))
@@ -109,6 +115,7 @@ class ProximalNewton:
             self.newton_steps += 1
         state.set_multipliers(rows.zeta, rows.beta)
         state.weights[:] = w
+        self.strain = (self.cg_steps - cg_before) / max(1, self.newton_steps - before)
         self._adapt(self.newton_steps - before)
         return distance
 
@@ -192,7 +199,9 @@ class ProximalNewton:
         d, k = self.state.n_columns, self.state.n_classes
         if self.factors is None and can_precondition(self.state):
             self.factors = []
-            for block in self.rows.hessian_blocks(self.every):
+            every = self.every if self.n_built else FIRST_EVERY * self.every
+            self.n_built += 1
+            for block in self.rows.hessian_blocks(every):
                 block[np.diag_indices(d)] += 1
                 factor = PositiveFactor.of(np.ascontiguousarray(block[:, :d]))
                 if factor is not None:
