@@ -1,5 +1,6 @@
 """Compiled passes of the proximal Newton method; joint_newton.py holds the method's statement."""
 
+from cpython.exc cimport PyErr_CheckSignals
 from libc.string cimport memset
 
 import numpy as np
@@ -204,6 +205,7 @@ cdef class ProximalRows:
             batch[n] = odm_fours(&fours[n, 0], &values[n, 0], 0)
         l, m = 1, 0
         for place in range(n_places):
+            PyErr_CheckSignals()  # all of it may take a second
             begin = ends_view[place - 1] if place else 0
             with nogil:
                 target = &out[place, 0, 0] if place < k else &pair[0, 0]
