@@ -118,6 +118,8 @@ cdef class JointMultipliers:
         cdef index_t i
         cdef bint stored = True
         self.beta[:] = beta
+        self.s.zeta.used = 0  # entries in the order of the rows from now on
+        memset(self.s.zeta.room, 0, self.n_rows * sizeof(int32_t))
         with nogil:
             for i in range(self.n_rows):
                 stored = stored and odm_store_row(self.s.zeta, i, &zeta[i, 0], self.n_classes)

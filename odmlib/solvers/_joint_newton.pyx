@@ -1,34 +1,49 @@
 """Compiled passes of the proximal Newton method; joint_newton.py holds the method's statement."""
 
+from cpython.exc cimport PyErr_CheckSignals
 from libc.string cimport memset
 
 import numpy as np
 
 from odmlib._core.parallel cimport parallel_for
 from odmlib._core.types cimport index_t, int32_t
-from odmlib.solvers._joint cimport JointState, odm_joint, odm_joint_add, odm_joint_scores
+from odmlib.solvers._joint cimport JointState, odm_joint, odm_joint_add, odm_joint_scores, odm_row_duals
 
 cdef extern from "joint_prox.h" nogil:
     ctypedef struct odm_bend:
         pass
+    ctypedef struct odm_pairs:
+        double *blocks
+        index_t stride
     bint odm_bend_of(const odm_joint &s, index_t i, double t, index_t n_active, double beta, odm_bend *bend) noexcept
     double odm_bend_at(const odm_bend &b, index_t l, bint active_l, index_t m, bint active_m) noexcept
     void odm_bend_product(const odm_bend &b, const double *zeta, double *d, index_t n_classes, index_t padded) noexcept
+    index_t odm_shares(const odm_joint &s, const odm_bend &b, const double *zeta, int32_t *places,
+                       double *factors) noexcept
     double odm_dense_duals(const odm_joint &s, index_t i, const double *zeta, double beta, double *v) noexcept
-    double odm_prox_row(const odm_joint &s, index_t i, double t, const double *f, const double *centre_zeta,
-                        double centre_beta, double *zeta, double *beta, double *scratch, double *moved) noexcept
-    void odm_add_square(const odm_joint &s, index_t i, double factor, bint lower, double *M, index_t stride) noexcept
-    void odm_add_bend(const odm_joint &s, index_t i, const odm_bend &bend, const double *zeta, index_t l,
-                      double *H) noexcept
+    double odm_prox_row(const odm_joint *s, index_t i, double t, const double *f, const double *centre,
+                        const double *change, double *zeta, double *beta, double *v, double *along) noexcept
+    ctypedef struct odm_fours:
+        int32_t *fours
+        double *values
+        index_t n
+    index_t odm_four_lines(index_t d) noexcept
+    void odm_fours_of(const odm_joint &s, index_t i, odm_fours *x) noexcept
+    const index_t ODM_TRIANGLES
+    void odm_add_triangles(const odm_fours *rows, const double *factors, index_t n, index_t d, double *P,
+                           index_t stride) noexcept
+    void odm_add_pairs(const odm_joint *s, index_t i, const odm_bend *bend, const double *zeta, index_t group,
+                       index_t n_groups, int32_t *classes, odm_fours *x, const odm_pairs *pairs) noexcept
+    void odm_unfold_pairs(const odm_joint *s, const odm_pairs *pairs, double *H) noexcept
 
 
 cdef struct Job:
     odm_joint *s
     const index_t *starts       # rows of the chunks
     const double *t
-    const double *f             # scores, rows x padded
-    const double *centre_zeta
-    const double *centre_beta
+    double *scores              # rows x padded
+    double *changes             # of the scores along the direction searched
+    double length               # of the step along it
     double *zeta
     double *beta
     int32_t *n_active
@@ -36,18 +51,28 @@ cdef struct Job:
     double *out                 # per chunk
     index_t n_out
     double *scratch             # per chunk, three stripes
+    odm_pairs pairs
+    int32_t *classes            # per group of classes: those of a row, then the fours of its columns
+    double *dense               # per group of classes: a row's values by fours
+
+
+cdef index_t N_STRIPES = 3
 
 
 cdef class ProximalRows:
-    """The rows' proximal steps around the state's multipliers, and their derivatives."""
+    """The rows' proximal steps around the state's multipliers, and their derivatives.
+
+    The scores of all rows are those of the weights given last plus what `advance` has added since.
+    """
 
     cdef JointState state
     cdef const double[::1] t
     cdef const index_t[::1] starts
     cdef readonly object zeta, beta, proximity
-    cdef double[:, ::1] zeta_view, centre_zeta, scratch
-    cdef double[::1] beta_view, centre_beta
+    cdef double[:, ::1] zeta_view, scores, changes, scratch
+    cdef double[::1] beta_view
     cdef int32_t[::1] n_active
+    cdef object pairs
     cdef int threads
 
     def __init__(self, JointState state, int threads):
@@ -55,48 +80,59 @@ cdef class ProximalRows:
         self.state, self.threads = state, threads
         self.zeta, self.beta = np.zeros((m, padded)), np.zeros(m)
         self.zeta_view, self.beta_view = self.zeta, self.beta
+        self.scores, self.changes = np.empty((m, padded)), np.empty((m, padded))
         self.n_active = np.zeros(m, dtype=np.int32)
         self.starts = state.rows._chunk_starts(state.n_columns * padded)
-        self.scratch = np.zeros((max(len(self.starts), state.n_classes + 1), 3 * padded))
-
-    def centre(self, t):
-        """The present multipliers of the state become the centre; t: one number per row."""
-        zeta = np.zeros((self.state.n_rows, self.state.padded))
-        zeta[:, :self.state.n_classes] = self.state.zeta()
-        self.proximity = np.ascontiguousarray(t, dtype=np.float64)
-        self.t, self.centre_zeta, self.centre_beta = self.proximity, zeta, self.state.beta.copy()
+        self.scratch = np.zeros((len(self.starts), N_STRIPES * padded))
 
     cdef Job job(self):
         cdef Job job
         memset(&job, 0, sizeof(Job))
         job.s = &self.state.s
-        job.starts, job.t = &self.starts[0], &self.t[0]
-        job.centre_zeta, job.centre_beta = &self.centre_zeta[0, 0], &self.centre_beta[0]
+        job.starts = &self.starts[0]
+        if self.t is not None:
+            job.t = &self.t[0]
+        job.scores, job.changes = &self.scores[0, 0], &self.changes[0, 0]
         job.zeta, job.beta, job.n_active = &self.zeta_view[0, 0], &self.beta_view[0], &self.n_active[0]
         job.scratch = &self.scratch[0, 0]
         return job
 
-    def scores(self, const double[:, ::1] weights):
-        """Scores of all rows under weights (columns x padded classes)."""
-        result = np.empty((self.state.n_rows, self.state.padded))
-        cdef double[:, ::1] out = result
+    def begin(self, t, const double[:, ::1] weights):
+        """The centre: the state's multipliers, which stay as they are; t: one number per row. Scores of `weights`."""
+        self.proximity = np.ascontiguousarray(t, dtype=np.float64)
+        self.t = self.proximity
+        self.changes[:] = 0
+        self.score(weights, False)
+
+    def search(self, const double[:, ::1] direction):
+        """The direction of the next steps."""
+        self.score(direction, True)
+
+    cdef score(self, const double[:, ::1] weights, bint changes):
         cdef Job job = self.job()
-        job.weights, job.out = &weights[0, 0], &out[0, 0]
+        job.weights, job.out = &weights[0, 0], job.changes if changes else job.scores
         with nogil:
             parallel_for(self.starts.shape[0] - 1, self.threads, scores_chunk, &job)
-        return result
 
-    def step(self, const double[:, ::1] scores):
-        """Proximal steps from the scores: (sum of the rows' minima, sum of t/2 |v - centre|^2)."""
+    def step(self, double length):
+        """Proximal steps at that length along the direction: (sum of the rows' minima, its slope along it)."""
         cdef index_t n_chunks = self.starts.shape[0] - 1
         sums = np.zeros((n_chunks, 2))
         cdef double[:, ::1] out = sums
         cdef Job job = self.job()
-        job.f, job.out = &scores[0, 0], &out[0, 0]
+        job.length, job.out = length, &out[0, 0]
         with nogil:
             parallel_for(n_chunks, self.threads, step_chunk, &job)
         total = sums.sum(axis=0)
         return float(total[0]), float(total[1])
+
+    def advance(self, double length):
+        """Go that far along the direction."""
+        cdef Job job = self.job()
+        cdef index_t i, n = self.state.n_rows * self.state.padded
+        with nogil:
+            for i in range(n):
+                job.scores[i] += length * job.changes[i]
 
     def weights(self):
         """sum_i x_i v_i' of the present steps."""
@@ -125,36 +161,91 @@ cdef class ProximalRows:
             total += partial[chunk]
         return total
 
-    def hessian_block(self, index_t l, index_t stride=1):
-        """The diagonal block of class l: sum_i J_i[l][l] x_i x_i', lower triangle only.
-
-        `stride`: every so many of the rows stand for all.
-        """
-        cdef index_t n, i, d = self.state.n_columns
-        matrix = np.zeros((d, d))
-        cdef double[:, ::1] out = matrix
+    def hessian_blocks(self, index_t every=1):
+        """The diagonal blocks of all classes, sum_i J_i[l][l] x_i x_i': (classes x columns x columns or more), of which
+        the lower triangles count. `every`: one out of so many rows stands for all."""
+        cdef index_t k = self.state.n_classes, d = self.state.n_columns, stride = 4 * odm_four_lines(d)
+        cdef index_t r, n_sampled = (self.state.n_rows + every - 1) // every
+        cdef index_t i, n, e, l, m, at, begin, place, n_places = k + k * (k - 1) // 2, size = d * stride
+        ends = np.zeros(n_places + 1, dtype=np.int64)
+        cdef index_t[::1] ends_view = ends
+        cdef int32_t[::1] places = np.empty(k, dtype=np.int32)
+        cdef double[::1] factors = np.empty(k)
         cdef Job job = self.job()
-        cdef const double *zeta
         cdef odm_bend bend
         with nogil:
-            for n in range((job.s.n_rows + stride - 1) // stride):
-                i = n * stride
-                zeta = job.zeta + i * job.s.padded
-                if bends(&job, i, l) and odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
-                    odm_add_square(job.s[0], i, stride * odm_bend_at(bend, l, zeta[l] > 0, l, zeta[l] > 0), True,
-                                   &out[0, 0], d)
-        return matrix
+            for r in range(n_sampled):
+                i = r * every
+                if odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
+                    n = odm_shares(job.s[0], bend, job.zeta + i * job.s.padded, &places[0], &factors[0])
+                    for e in range(n):
+                        ends_view[places[e] + 1] += 1
+        np.cumsum(ends, out=ends)
+        # the rows of each place in turn, so that one block at a time is in the cache
+        cdef index_t[::1] rows = np.empty(max(1, ends[n_places]), dtype=np.int64)
+        cdef double[::1] shares = np.empty(max(1, ends[n_places]))
+        with nogil:
+            for r in range(n_sampled):
+                i = r * every
+                if odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
+                    n = odm_shares(job.s[0], bend, job.zeta + i * job.s.padded, &places[0], &factors[0])
+                    for e in range(n):
+                        rows[ends_view[places[e]]] = i
+                        shares[ends_view[places[e]]] = every * factors[e]
+                        ends_view[places[e]] += 1  # becomes the end of its rows
+        blocks = np.zeros((k, d, stride))
+        cdef double[:, :, ::1] out = blocks
+        cdef double[:, ::1] pair = np.empty((d, stride))
+        cdef double *target
+        cdef int32_t[:, ::1] fours = np.empty((ODM_TRIANGLES, stride // 4), dtype=np.int32)
+        cdef double[:, ::1] values = np.empty((ODM_TRIANGLES, stride))
+        cdef odm_fours[64] batch
+        assert ODM_TRIANGLES <= 64
+        for n in range(ODM_TRIANGLES):
+            batch[n] = odm_fours(&fours[n, 0], &values[n, 0], 0)
+        l, m = 1, 0
+        for place in range(n_places):
+            PyErr_CheckSignals()  # all of it may take a second
+            begin = ends_view[place - 1] if place else 0
+            with nogil:
+                target = &out[place, 0, 0] if place < k else &pair[0, 0]
+                if place >= k and begin < ends_view[place]:
+                    memset(target, 0, size * sizeof(double))
+                at = begin
+                while at < ends_view[place]:
+                    n = min(ODM_TRIANGLES, ends_view[place] - at)
+                    for e in range(n):
+                        odm_fours_of(job.s[0], rows[at + e], &batch[e])
+                    odm_add_triangles(batch, &shares[at], n, d, target, stride)
+                    at += n
+                if place >= k:
+                    if begin < ends_view[place]:
+                        for e in range(size):
+                            (&out[l, 0, 0])[e] += target[e]
+                            (&out[m, 0, 0])[e] += target[e]
+                    m += 1
+                    if m == l:
+                        l, m = l + 1, 0
+        return blocks
 
     def hessian(self):
         """sum_i J_i (x) x_i x_i', class-major, lower triangle only."""
-        cdef index_t n = self.state.n_columns * self.state.n_classes
-        cdef index_t n_groups = min(self.threads, self.state.n_classes)
-        matrix = np.zeros((n, n))
-        cdef double[:, ::1] out = matrix
+        cdef index_t k = self.state.n_classes, d = self.state.n_columns
+        cdef index_t n_groups = min(self.threads, k), stride = 4 * odm_four_lines(d)
+        if self.pairs is None:
+            self.pairs = np.empty((k * (k + 1) // 2, d * stride))
+        blocks, matrix = self.pairs, np.zeros((d * k, d * k))
+        blocks[:] = 0
+        cdef double[:, ::1] blocks_view = blocks, out = matrix
+        cdef int32_t[:, ::1] classes = np.empty((n_groups, k + stride // 4), dtype=np.int32)
+        cdef double[:, ::1] dense = np.empty((n_groups, stride))
         cdef Job job = self.job()
-        job.out, job.n_out = &out[0, 0], n_groups
+        job.n_out = n_groups
+        job.pairs = odm_pairs(&blocks_view[0, 0], stride)
+        job.classes, job.dense = &classes[0, 0], &dense[0, 0]
         with nogil:
-            parallel_for(n_groups, self.threads, hessian_of_classes, &job)
+            parallel_for(n_groups, self.threads, pairs_of_classes, &job)
+            odm_unfold_pairs(job.s, &job.pairs, &out[0, 0])
         return matrix
 
 
@@ -174,26 +265,34 @@ cdef void step_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
     cdef index_t i, l, padded = job.s.padded
     cdef int32_t n
-    cdef double value = 0, moved = 0
+    cdef double value = 0, along = 0, t, length = job.length
+    cdef double *f = job.scratch + N_STRIPES * chunk * padded
+    cdef double *centre = f + padded
+    cdef double *v = centre + padded
+    cdef double *scores
+    cdef double *changes
     cdef double *zeta
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
         if not moves(job.s, i):
             continue
-        zeta = job.zeta + i * padded
-        value += odm_prox_row(job.s[0], i, job.t[i], job.f + i * padded, job.centre_zeta + i * padded,
-                              job.centre_beta[i], zeta, job.beta + i, job.scratch + 3 * chunk * padded, &moved)
+        scores, changes, zeta = job.scores + i * padded, job.changes + i * padded, job.zeta + i * padded
+        for l in range(padded):
+            f[l] = scores[l] + length * changes[l]
+        memset(centre, 0, padded * sizeof(double))
+        odm_row_duals(job.s[0], i, centre)
+        value += odm_prox_row(job.s, i, job.t[i], f, centre, changes, zeta, job.beta + i, v, &along)
         n = 0
         for l in range(padded):
             n += zeta[l] > 0
         job.n_active[i] = n
     job.out[2 * chunk] = value
-    job.out[2 * chunk + 1] = moved
+    job.out[2 * chunk + 1] = along
 
 
 cdef void weights_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
     cdef index_t i, padded = job.s.padded
-    cdef double *v = job.scratch + 3 * chunk * padded
+    cdef double *v = job.scratch + N_STRIPES * chunk * padded
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
         if job.n_active[i] or job.beta[i] > 0:
             odm_dense_duals(job.s[0], i, job.zeta + i * padded, job.beta[i], v)
@@ -203,7 +302,7 @@ cdef void weights_chunk(void *context, index_t chunk) noexcept nogil:
 cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
     cdef index_t i, padded = job.s.padded
-    cdef double *d = job.scratch + 3 * chunk * padded
+    cdef double *d = job.scratch + N_STRIPES * chunk * padded
     cdef odm_bend bend
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
         if odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
@@ -215,7 +314,7 @@ cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
 cdef void diagonal_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
     cdef index_t i, l, p, padded = job.s.padded
-    cdef double *d = job.scratch + 3 * chunk * padded
+    cdef double *d = job.scratch + N_STRIPES * chunk * padded
     cdef double *out = job.out + chunk * job.n_out
     cdef const double *zeta
     cdef odm_bend bend
@@ -232,22 +331,13 @@ cdef void diagonal_chunk(void *context, index_t chunk) noexcept nogil:
                     out[(job.s.n_columns - 1) * padded + l] += job.s.bias * job.s.bias * d[l]
 
 
-cdef bint bends(const Job *job, index_t i, index_t l) noexcept nogil:
-    """Whether line l of J_i may be other than 0."""
-    return (job.zeta[i * job.s.padded + l] > 0 or job.s.labels[i] == l
-            or (job.beta[i] > 0 and job.s.others[i] == l))
-
-
-cdef void hessian_of_classes(void *context, index_t group) noexcept nogil:
+cdef void pairs_of_classes(void *context, index_t group) noexcept nogil:
     """The blocks of every n_out-th class. Rows come in the same order however the classes are shared."""
     cdef Job *job = <Job *>context
-    cdef index_t i, l, padded = job.s.padded
+    cdef index_t i, k = job.s.n_classes
+    cdef int32_t *classes = job.classes + group * (k + job.pairs.stride // 4)
+    cdef odm_fours x = odm_fours(classes + k, job.dense + group * job.pairs.stride, 0)
     cdef odm_bend bend
     for i in range(job.s.n_rows):
-        if not odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
-            continue
-        l = group
-        while l < job.s.n_classes:
-            if bends(job, i, l):
-                odm_add_bend(job.s[0], i, bend, job.zeta + i * padded, l, job.out)
-            l += job.n_out
+        if odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
+            odm_add_pairs(job.s, i, &bend, job.zeta + i * job.s.padded, group, job.n_out, classes, &x, &job.pairs)

@@ -10,9 +10,9 @@ step. `frozen`, the published scheme, puts the number M_i = max_{l != y} f_il of
 place of f_i,q; nothing bounds J there.
 
 The convex problems: coordinate ascent on the dual, one row with all its multipliers at a time
-(class_block.h), rows that are calm pausing; then, where that is slow, the proximal Newton method of
-joint_newton.py. Early ones are solved roughly. The certificate is the duality gap of Q on all rows: gap_i
->= 0 summed up (spec section 2).
+(class_block.h), rows that are calm pausing; then, where a Hessian is cheap or ascent slow, the proximal
+Newton method of joint_newton.py. Early ones are solved roughly. The certificate is the duality gap of Q
+on all rows: gap_i >= 0 summed up (spec section 2).
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ from numpy.typing import NDArray
 from odmlib._core.rows import Rows
 from odmlib.solvers._joint import JointState
 from odmlib.solvers.control import CONVERGED, Control, SolverResult, relative_gap
-from odmlib.solvers.joint_newton import ProximalNewton, can_precondition, newton_fits, prefers_explicit
+from odmlib.solvers.joint_newton import (
+    USUAL_PROXIMITY,
+    ProximalNewton,
+    can_precondition,
+    newton_fits,
+    prefers_explicit,
+)
 
 Floats = NDArray[np.float64]
 
@@ -36,13 +42,15 @@ FALL = 3  # of that tolerance from one q to the next
 MAX_EPOCHS = 10_000
 MAX_PROXIMAL_STEPS = 500
 # epochs before auto hands over to Newton: with a factorised Hessian, with its blocks factorised, or without
-PATIENCE_EXPLICIT, PATIENCE_BLOCKS, PATIENCE = 30, 1000, 5000
-HOPELESS_EPOCHS = 10  # with factors: after so many epochs a gap above this does not become small soon
-HOPELESS_EXPLICIT, HOPELESS_BLOCKS = 0.5, 0.9
+PATIENCE_EXPLICIT, PATIENCE_BLOCKS, PATIENCE = WARM_UP_EPOCHS, 50, 5000
+HOPELESS_EPOCHS = WARM_UP_EPOCHS + 1  # with blocks: after so many a gap above this does not become small soon
+HOPELESS_GAP = 0.5
 SLICE_VALUES = 20_000_000  # weights read between two looks at the clock
-REBUILD_EPOCHS = 50
-MOST_BETWEEN_CHECKS = 3  # visits of every row between two certificates
+REBUILD_VISITS = 50  # of every row
+LEAST_BETWEEN_CHECKS, MOST_BETWEEN_CHECKS = 0.7, 6.0  # visits of every row between two certificates
+FIRST_CHECK = 1.0
 LEAST_PRECISION = 1e-12
+EAGER_STEPS = 20  # proximal steps after which q is taken anew whatever the gap; J falls all the same
 
 
 @dataclass
@@ -150,14 +158,13 @@ def solve_joint(
         factors = explicit or can_precondition(state)
         usual = PATIENCE_EXPLICIT if explicit else PATIENCE_BLOCKS if factors else PATIENCE
         patience = {"dcd": MAX_EPOCHS, "newton": WARM_UP_EPOCHS}.get(solver, usual)
-        despair = HOPELESS_EXPLICIT if explicit else HOPELESS_BLOCKS if factors else math.inf
-        despair = despair if fits and solver == "auto" else math.inf
+        despair = HOPELESS_GAP if fits and factors and solver == "auto" else math.inf
         status = _ascend(run, MAX_EPOCHS if not fits else patience, nu > 0, shrinking, despair, start is None)
     if status is None:
         with np.errstate(divide="ignore"):
             newton = ProximalNewton(state, 0.5 / costs, explicit, row_length, control, threads)
         if start is not None:
-            newton.proximity = newton.last
+            newton.proximity = USUAL_PROXIMITY
         status = _proximal_steps(run, newton)
     assert run.best is not None
     end, weights, margins = run.best
@@ -201,10 +208,32 @@ def _keep(run: _Run, start: Floats) -> str | None:
     return CONVERGED if run.labels.judge(run.now) == "converged" else None
 
 
+class Checks:
+    """When coordinate ascent looks at its certificate, which costs half an epoch.
+
+    Where the gap, falling as it did between the last two looks, would meet its tolerance. Counted in visits
+    of every row: rows pause, so epochs get shorter.
+    """
+
+    def __init__(self) -> None:
+        self.restart(0.0)
+
+    def restart(self, visits: float) -> None:
+        self.next, self.gap, self.at = visits + FIRST_CHECK, math.inf, visits
+
+    def plan(self, visits: float, gap: float, tolerance: float) -> None:
+        wait = 2 * FIRST_CHECK
+        if tolerance < gap < self.gap < math.inf:
+            wait = (visits - self.at) * math.log(gap / tolerance) / math.log(self.gap / gap)
+        self.next = visits + min(MOST_BETWEEN_CHECKS, max(LEAST_BETWEEN_CHECKS, wait))
+        self.gap, self.at = gap, visits
+
+
 def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: float, fresh: bool) -> str | None:
     """Coordinate ascent; None when others should take over."""
     state, control = run.state, run.control
-    checks, visits, since_rebuild = 0, 0, 0  # checks on the present q; row visits up to the last one
+    checks = Checks()
+    rebuilt = 0.0  # visits of every row up to then
     warm_up = WARM_UP_EPOCHS if fresh and two_sided and not run.labels.frozen and state.n_classes > 2 else 0
     slice_nonzeros = max(1, SLICE_VALUES // state.padded)
     n_movable = len(state.movable())
@@ -218,10 +247,8 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: floa
                 return status
         run.epochs += 1
         run.iterations += 1
-        since_rebuild += 1
-        # a check costs half an epoch; rows pause, so epochs get shorter
-        due = state.visits - visits >= min(MOST_BETWEEN_CHECKS, 1 + checks / 2) * n_movable
-        due = due or run.epochs in (warm_up, limit, patience)
+        visits = state.visits / max(1, n_movable)
+        due = visits >= checks.next or run.epochs in (warm_up, limit, patience)
         if run.epochs < warm_up or not due:
             status = control.step(
                 run.iterations, run.now.objective if run.best else 0.0, math.inf, MAX_EPOCHS
@@ -231,10 +258,9 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: floa
                 return status
             continue
         run.measure()
-        checks, visits = checks + 1, state.visits
-        if run.now.relative <= control.tol or since_rebuild >= REBUILD_EPOCHS:
+        if run.now.relative <= control.tol or visits - rebuilt >= REBUILD_VISITS:
             state.rebuild()  # claim nothing on weights that were updated step by step
-            since_rebuild = 0
+            rebuilt = visits
             run.measure()
         if run.epochs == warm_up:
             verdict, status = "reassign", control.step(run.epochs, run.now.objective, math.inf, MAX_EPOCHS)
@@ -244,24 +270,28 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: floa
             return status
         if verdict == "reassign":
             state.reassign()
-            checks = 0
+            checks.restart(visits)
+        else:
+            checks.plan(visits, run.now.relative, run.labels.tolerance)
         hopeless = run.epochs >= HOPELESS_EPOCHS and run.now.relative > despair
         if run.epochs >= patience or hopeless:
             return None
 
 
 def _proximal_steps(run: _Run, newton: ProximalNewton) -> str:
-    precision = 1.0
+    precision, steps = 1.0, 0
     while True:
         before = run.now.gap
-        bound = max(1.0, run.now.relaxed - before)
-        distance = newton.step(precision * min(0.1 * run.labels.tolerance * bound, 0.02 * before))
+        bound = max(1.0, run.now.relaxed - before, 0.1 * run.now.relaxed)
+        distance = newton.step(precision * 0.1 * min(run.labels.tolerance * bound, before))
         run.iterations += 1
+        steps += 1
         run.measure(distance)
         verdict, status = run.judge(run.epochs + MAX_PROXIMAL_STEPS)
         if status is not None:
             return status
-        if verdict == "reassign":
+        eager = steps <= EAGER_STEPS and run.now.misplaced > 0 and not run.labels.frozen
+        if verdict == "reassign" or eager:
             run.state.reassign(at_once=True)
         elif run.now.gap > 0.5 * before:
             # where classes tie the primal value feels errors of w at first order, psi only at second

@@ -6,22 +6,33 @@
 #define AT(array, place) (*reinterpret_cast<VEC *>((array) + (place)))
 #define READ(array, place) (*reinterpret_cast<const VEC *>((array) + (place)))
 
-// N vectors of classes stay in registers while the row is walked; wider stripes walk it again.
+// N vectors of classes stay in registers while the row is walked; wider stripes walk it again. A sum waits for its
+// last addition, so CHAINS values of the row are taken at a time, each with sums of its own.
 template <int N>
 LOOP void ODM_NAME(scores_of)(const odm_joint &s, int64_t i, const double *w, double *out)
 {
-    VEC sums[N] = {};
-    const int64_t padded = s.padded;
-    for (int64_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
+    constexpr int CHAINS = N <= 2 ? 4 : 2;
+    VEC sums[CHAINS][N] = {};
+    const int64_t padded = s.padded, end = s.starts[i + 1];
+    int64_t p = s.starts[i];
+    for (; p + CHAINS <= end; p += CHAINS)
+        for (int c = 0; c < CHAINS; ++c) {
+            const double *stripe = w + s.columns[p + c] * padded;
+            const double x = s.values[p + c];
+            for (int n = 0; n < N; ++n) sums[c][n] += x * READ(stripe, n * LANES);
+        }
+    for (; p < end; ++p) {
         const double *stripe = w + s.columns[p] * padded;
         const double x = s.values[p];
-        for (int n = 0; n < N; ++n) sums[n] += x * READ(stripe, n * LANES);
+        for (int n = 0; n < N; ++n) sums[0][n] += x * READ(stripe, n * LANES);
     }
     if (s.bias != 0) {
         const double *stripe = w + (s.n_columns - 1) * padded;
-        for (int n = 0; n < N; ++n) sums[n] += s.bias * READ(stripe, n * LANES);
+        for (int n = 0; n < N; ++n) sums[1][n] += s.bias * READ(stripe, n * LANES);
     }
-    for (int n = 0; n < N; ++n) AT(out, n * LANES) = sums[n];
+    for (int c = 1; c < CHAINS; ++c)
+        for (int n = 0; n < N; ++n) sums[0][n] += sums[c][n];
+    for (int n = 0; n < N; ++n) AT(out, n * LANES) = sums[0][n];
 }
 
 template <int N>

@@ -31,17 +31,23 @@ Floats = NDArray[np.float64]
 
 MAX_EXPLICIT = 1500  # unknowns of a Hessian that is formed and factorised
 MAX_FORMING, USUAL_BLOCKS = 2e9, 6  # multiplications; pairs of classes of a row whose Hessian is not 0
-MAX_MATRIX_VALUES = 40_000_000  # of a (rows x classes) matrix; the method keeps five
+MAX_MATRIX_VALUES = 40_000_000  # of a (rows x classes) matrix; the method keeps three
 MAX_BLOCK_VALUES = 20_000_000  # of the diagonal blocks of the Hessian, one per class, as preconditioner
-BLOCK_FORMING = 1e9  # multiplications; where it needs more, it is made of some of the rows
+BLOCK_FORMING = 2e9  # multiplications; where it needs more, it is made of some of the rows
+FIRST_EVERY = 3  # so many times fewer rows for the first ones, far from the solution
+STALE = 7  # steps of conjugate gradients per Newton step above which they are made anew
 MAX_CG_STEPS = 500
 FORCING = 0.1  # residual of a Newton step solved by conjugate gradients
 MAX_NEWTON_STEPS = 60  # of one proximal step
-FIRST_PROXIMITY, FALL = 1.0, 0.3  # t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones
-LAST_PROXIMITY, LAST_FOR_MANY_DIGITS, MANY_DIGITS = 0.1, 0.03, 1e-4  # for tolerances below the last number
+# t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones. It falls to the usual one unless
+# a proximal step takes HARD Newton steps (then it rises), and below it after one that takes at most EASY
+FIRST_PROXIMITY, HARD_PROXIMITY, USUAL_PROXIMITY, SMALLEST_PROXIMITY = 1.0, 0.5, 0.1, 0.03
+FALL, RISE = 0.5, 2.0
+EASY, HARD = 2, 5
 SUFFICIENT = 1e-4  # part of the promised decrease a step must bring
+OVERSHOOT = 0.5  # slope at the end of a step, in units of the slope at its beginning
 ROUNDING = 1e-13  # differences of psi below this part mean nothing
-SHORTEST = 1e-6  # step that is tried
+MAX_TRIALS, FEW_TRIALS = 30, 5  # of step lengths; after the few any that brings enough will do
 PATIENCE = 12  # Newton steps in a row that do not bring the gradient down
 
 
@@ -73,11 +79,12 @@ class ProximalNewton:
         self.scale = np.where(np.isfinite(h), h, 1.0)  # rows without weight take no part
         self.rows = ProximalRows(state, threads)
         forming = row_length**2 * state.n_rows
-        self.stride = max(1, math.ceil(forming / BLOCK_FORMING))
+        self.every = max(1, math.ceil(forming / BLOCK_FORMING))
         self.proximity = FIRST_PROXIMITY
-        self.last = LAST_FOR_MANY_DIGITS if control.tol < MANY_DIGITS else LAST_PROXIMITY
         self.newton_steps = self.cg_steps = 0
         self.factors: list[PositiveFactor] | None = None  # of the Hessian's diagonal blocks
+        self.n_built = 0  # times that they were made
+        self.strain = 0.0  # conjugate gradient steps per Newton step in the last proximal step
 
     def step(self, enough: float) -> float:
         """One proximal step, psi minimised until 1/2 |grad|^2 <= enough; what 1/2 |grad|^2 came to.
@@ -86,11 +93,12 @@ class ProximalNewton:
         rows' gaps plus 1/2 |w - sum_i x_i v_i'|^2, the number returned.
         """
         state, rows = self.state, self.rows
-        rows.centre(self.proximity * self.scale)
-        self.factors = None
         w = state.weights.copy()
-        scores = rows.scores(w)
-        total, _ = rows.step(scores)
+        rows.begin(self.proximity * self.scale, w)
+        if self.n_built < 2 or self.strain > STALE:
+            self.factors = None
+        before, cg_before = self.newton_steps, self.cg_steps
+        total, _ = rows.step(0.0)
         psi = 0.5 * float(np.vdot(w, w)) - total
         still, least = 0, math.inf
         for left in range(MAX_NEWTON_STEPS, -1, -1):
@@ -100,23 +108,48 @@ class ProximalNewton:
             if left == 0 or distance <= enough or still == PATIENCE or self.control.out_of_time() is not None:
                 break
             direction = self._direction(gradient, enough)
-            changes = rows.scores(direction)
-            slope = float(np.vdot(gradient, direction))
-            length, before = 1.0, psi
-            noise = ROUNDING * (abs(psi) + float(np.vdot(w, w)))
-            while True:
-                trial = w + length * direction
-                total, _ = rows.step(scores + length * changes)
-                psi = 0.5 * float(np.vdot(trial, trial)) - total
-                if psi <= before + SUFFICIENT * length * slope + noise or length < SHORTEST:
-                    break
-                length *= 0.5
-            w, scores = trial, scores + length * changes
+            rows.search(direction)
+            psi, length = self._search(w, direction, psi, float(np.vdot(gradient, direction)))
+            w += length * direction
+            rows.advance(length)
             self.newton_steps += 1
         state.set_multipliers(rows.zeta, rows.beta)
         state.weights[:] = w
-        self.proximity = max(self.last, FALL * self.proximity)
+        self.strain = (self.cg_steps - cg_before) / max(1, self.newton_steps - before)
+        self._adapt(self.newton_steps - before)
         return distance
+
+    def _adapt(self, n_steps: int) -> None:
+        if n_steps >= HARD:
+            self.proximity = max(self.proximity, min(HARD_PROXIMITY, RISE * self.proximity))
+        else:
+            least = SMALLEST_PROXIMITY if n_steps <= EASY else min(self.proximity, USUAL_PROXIMITY)
+            self.proximity = max(least, FALL * self.proximity)
+
+    def _search(self, w: Floats, direction: Floats, psi: float, slope: float) -> tuple[float, float]:
+        """Step length along the direction: psi is convex, its slope known; the value there and the length."""
+        noise = ROUNDING * (abs(psi) + float(np.vdot(w, w)))
+        w_along, square = float(np.vdot(w, direction)), float(np.vdot(direction, direction))
+        half = 0.5 * float(np.vdot(w, w))
+        low, low_slope, high, high_slope, length = 0.0, slope, math.inf, math.inf, 1.0
+        for trial in range(MAX_TRIALS):
+            total, along = self.rows.step(length)
+            value = half + length * (w_along + 0.5 * length * square) - total
+            rise = w_along + length * square - along
+            fell = value <= psi + SUFFICIENT * length * slope + noise
+            close = rise >= OVERSHOOT * slope or trial == 0 or trial >= FEW_TRIALS
+            if fell and rise <= -OVERSHOOT * slope and close:
+                break
+            if rise > 0:
+                high, high_slope = length, rise
+            else:
+                low, low_slope = length, rise
+            if high == math.inf:
+                break
+            # where the slope would be 0 were it linear in between
+            part = min(0.8, max(0.2, low_slope / (low_slope - high_slope)))
+            length = low + part * (high - low)
+        return value, length
 
     def _direction(self, gradient: Floats, enough: float) -> Floats:
         d, k = self.state.n_columns, self.state.n_classes
@@ -165,10 +198,14 @@ class ProximalNewton:
         """
         d, k = self.state.n_columns, self.state.n_classes
         if self.factors is None and can_precondition(self.state):
-            blocks = [self.rows.hessian_block(label, self.stride) for label in range(k)]
-            for block in blocks:
+            self.factors = []
+            every = self.every if self.n_built else FIRST_EVERY * self.every
+            self.n_built += 1
+            for block in self.rows.hessian_blocks(every):
                 block[np.diag_indices(d)] += 1
-            self.factors = [factor for block in blocks if (factor := PositiveFactor.of(block)) is not None]
+                factor = PositiveFactor.of(np.ascontiguousarray(block[:, :d]))
+                if factor is not None:
+                    self.factors.append(factor)
         factors = self.factors
         if factors is None or len(factors) < k:
             diagonal = 1.0 + self.rows.hessian_diagonal()

@@ -83,6 +83,27 @@ static inline void odm_bend_product(const odm_bend &b, const double *zeta, doubl
     }
 }
 
+// Where J_i x_i x_i' goes in the Hessian's diagonal blocks: places (at most one per class), factors and their number. Places
+// below k are classes; k + l(l-1)/2 + m is the pair l > m, whose sum both blocks get: most rows have two classes.
+static inline int64_t odm_shares(const odm_joint &s, const odm_bend &b, const double *zeta, int32_t *places,
+                                 double *factors) noexcept
+{
+    int64_t n = 0;
+    for (int64_t l = 0; l < s.n_classes; ++l)
+        if (zeta[l] > 0 || l == b.label || (b.above && l == b.other)) places[n++] = static_cast<int32_t>(l);
+    if (n == 2 && !(s.frozen && b.above)) {
+        const int64_t m = places[0], l = places[1];
+        factors[0] = -odm_bend_at(b, l, zeta[l] > 0, m, zeta[m] > 0);
+        places[0] = static_cast<int32_t>(s.n_classes + l * (l - 1) / 2 + m);
+        return 1;
+    }
+    for (int64_t a = 0; a < n; ++a) {
+        const bool active = zeta[places[a]] > 0;
+        factors[a] = odm_bend_at(b, places[a], active, places[a], active);
+    }
+    return n;
+}
+
 // v from zeta and beta; the sum of zeta is returned
 static inline double odm_dense_duals(const odm_joint &s, int64_t i, const double *zeta, double beta, double *v) noexcept
 {
@@ -96,60 +117,92 @@ static inline double odm_dense_duals(const odm_joint &s, int64_t i, const double
     return total;
 }
 
-// The proximal step of row i from scores f: zeta and beta, the row's minimum (for psi), and t/2 |v - centre|^2.
-static inline double odm_prox_row(const odm_joint &s, int64_t i, double t, const double *f, const double *centre_zeta,
-                                  double centre_beta, double *zeta, double *beta, double *scratch, double *moved) noexcept
+// A row's values (bias included) by fours of neighbouring columns, those without a value left out: `fours` are their
+// numbers. Squares x x' are then sums of short vectors, whether the row is full or not.
+struct odm_fours {
+    int32_t *fours;
+    double *values;
+    int64_t n;
+};
+
+static const int64_t ODM_TRIANGLES = 64;   // rows whose squares are added at a time
+static const int64_t ODM_TILE_LINES = 32;
+
+static inline int64_t odm_four_lines(int64_t d) noexcept { return (d + 3) / 4; }
+
+static inline void odm_fours_of(const odm_joint &s, int64_t i, odm_fours *x) noexcept
 {
-    double *centre = scratch;
-    odm_dense_duals(s, i, centre_zeta, centre_beta, centre);
-    for (int64_t l = 0; l < s.padded; ++l) zeta[l] = f[l] - t * centre[l];
-    const odm_class_row row = odm_class_row_of(s, i, t, true);
-    const double total = odm_class_block(&row, zeta, s.n_classes, s.padded, beta);
-    const double b = *beta, r = (s.frozen ? s.references[i] : 0.0) + 1 + s.theta;
-    double linear = 0, distance = 0;
-    for (int64_t l = 0; l < s.n_classes; ++l) {
-        double v = -zeta[l];
-        if (l == s.labels[i]) v += total - b;
-        if (!s.frozen && l == s.others[i]) v += b;
-        linear += f[l] * v;
-        distance += (v - centre[l]) * (v - centre[l]);
+    int64_t n = 0;
+    int32_t last = -1;
+    const int64_t end = s.starts[i + 1];
+    for (int64_t p = s.starts[i]; p < end + (s.bias != 0); ++p) {
+        const int32_t column = p < end ? s.columns[p] : static_cast<int32_t>(s.n_columns - 1);
+        if (column / 4 != last) {
+            last = column / 4;
+            x->fours[n++] = last;
+            std::memset(x->values + 4 * (n - 1), 0, 4 * sizeof(double));
+        }
+        x->values[4 * (n - 1) + column % 4] = p < end ? s.values[p] : s.bias;
     }
-    *moved += 0.5 * t * distance;
-    double value = linear + 0.5 * t * distance + 0.5 * s.h[i] * total * total - (1 - s.theta) * total + r * b;
-    if (b > 0) value += 0.5 * s.h[i] * b * b / s.nu;
-    return value;
+    x->n = n;
 }
 
-// M += factor x_i x_i'; the rows of M are `stride` apart. `lower`: its lower triangle only.
-static inline void odm_add_square(const odm_joint &s, int64_t i, double factor, bool lower, double *M,
-                                  int64_t stride) noexcept
+// The Hessian is kept by pairs of classes: J = sum_l (sum_m J_lm) e_l e_l' - sum_{l > m} J_lm (e_l - e_m)(e_l - e_m)',
+// whose first sum is 0 where the classes' moves add up to 0. A row with one active class then adds one triangle
+// instead of those of two classes and the square between them. Block (l, m), m <= l, is number l(l+1)/2 + m and holds a
+// lower triangle with lines of `stride` values, a multiple of 4.
+struct odm_pairs {
+    double *blocks;
+    int64_t stride;
+};
+
+static inline double *odm_pair_block(const odm_joint &s, const odm_pairs &pairs, int64_t l, int64_t m) noexcept
 {
-    const int64_t d = s.n_columns, begin = s.starts[i], n = s.starts[i + 1] - begin;
-    const double *x = s.values + begin;
-    const int32_t *columns = s.columns + begin;
-    const int64_t n_features = d - (s.bias != 0);
-    for (int64_t p = 0; p < n + (s.bias != 0); ++p) {
-        const double step = factor * (p < n ? x[p] : s.bias);
-        double *__restrict line = M + (p < n ? columns[p] : d - 1) * stride;
-        const int64_t last = !lower || p == n ? n : p + 1;
-        if (n == n_features)
-            for (int64_t q = 0; q < last; ++q) line[q] += step * x[q];
-        else
-            for (int64_t q = 0; q < last; ++q) line[columns[q]] += step * x[q];
-        if (s.bias != 0 && (!lower || p == n)) line[d - 1] += step * s.bias;
-    }
+    return pairs.blocks + (l * (l + 1) / 2 + m) * s.n_columns * pairs.stride;
 }
 
-// H += J_i[l][m] x_i x_i' in the blocks (l, m), m <= l, of one class l; H is class-major, only its lower triangle.
-static inline void odm_add_bend(const odm_joint &s, int64_t i, const odm_bend &bend, const double *zeta, int64_t l,
-                                double *H) noexcept
+#define ODM_LOOPS "joint_prox_loops.h"
+#include "each_variant.h"
+
+// P (d x d) += sum of factor x x' over n <= ODM_TRIANGLES rows, lower triangle (and some places above it); the lines
+// of P are `stride` apart.
+static inline void odm_add_triangles(const odm_fours *rows, const double *factors, int64_t n, int64_t d, double *P,
+                                     int64_t stride) noexcept
 {
-    const int64_t d = s.n_columns, N = d * s.n_classes;
-    for (int64_t m = 0; m <= l; ++m) {
-        if (!(zeta[m] > 0) && m != bend.label && !(bend.above && m == bend.other)) continue;
-        const double factor = odm_bend_at(bend, l, zeta[l] > 0, m, zeta[m] > 0);
-        if (factor != 0) odm_add_square(s, i, factor, m == l, H + l * d * N + m * d, N);
-    }
+    ODM_CALL(add_triangles, rows, factors, n, d, P, stride);
+}
+
+// Row i's part of the blocks (l, m) with l = group modulo n_groups; `classes` and x are scratch.
+static inline void odm_add_pairs(const odm_joint *s, int64_t i, const odm_bend *bend, const double *zeta, int64_t group,
+                                 int64_t n_groups, int32_t *classes, odm_fours *x, const odm_pairs *pairs) noexcept
+{
+    ODM_CALL(add_pairs, *s, i, *bend, zeta, group, n_groups, classes, x, *pairs);
+}
+
+// The lower triangle of the Hessian, class-major, from the blocks.
+static inline void odm_unfold_pairs(const odm_joint *s, const odm_pairs *pairs, double *H) noexcept
+{
+    const int64_t d = s->n_columns, N = d * s->n_classes;
+    for (int64_t l = 0; l < s->n_classes; ++l)
+        for (int64_t m = 0; m <= l; ++m) {
+            const double *P = odm_pair_block(*s, *pairs, l, m);
+            for (int64_t p = 0; p < d; ++p)
+                for (int64_t q = 0; q <= p; ++q) {
+                    const double value = P[p * pairs->stride + q];
+                    H[(l * d + p) * N + l * d + q] += value;
+                    if (l == m) continue;
+                    H[(m * d + p) * N + m * d + q] += value;
+                    H[(l * d + p) * N + m * d + q] = H[(l * d + q) * N + m * d + p] = -value;
+                }
+        }
+}
+
+// The proximal step of row i from scores f around `centre`, its old v: zeta, beta, v and the row's minimum (for psi);
+// <change, v> is added to *along.
+static inline double odm_prox_row(const odm_joint *s, int64_t i, double t, const double *f, const double *centre,
+                                  const double *change, double *zeta, double *beta, double *v, double *along) noexcept
+{
+    return ODM_CALL(prox_row, *s, i, t, f, centre, change, zeta, beta, v, along);
 }
 
 #endif

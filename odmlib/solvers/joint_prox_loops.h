@@ -1,0 +1,96 @@
+// The loops of joint_prox.h for one instruction set; included more than once.
+
+#define VEC ODM_NAME(class_vec)
+#define LANES (static_cast<int64_t>(ODM_VECTOR_BYTES / sizeof(double)))
+#define LOOP ODM_TARGET static inline
+#define AT(array, place) (*reinterpret_cast<VEC *>((array) + (place)))
+#define READ(array, place) (*reinterpret_cast<const VEC *>((array) + (place)))
+
+// The four lines a of factor x x'
+LOOP void ODM_NAME(add_lines)(const odm_fours &x, int64_t a, double factor, double *P, int64_t stride)
+{
+    const bool full = x.fours[a] == a;  // no column before these is left out
+    for (int64_t lane = 0; lane < 4; ++lane) {
+        if (x.values[4 * a + lane] == 0) continue;
+        const double step = factor * x.values[4 * a + lane];
+        double *line = P + (4 * x.fours[a] + lane) * stride;
+        if (full)
+            for (int64_t q = 0; q < 4 * (a + 1); q += LANES) AT(line, q) += step * READ(x.values, q);
+        else
+            for (int64_t b = 0; b <= a; ++b)
+                for (int64_t part = 0; part < 4; part += LANES)
+                    AT(line, 4 * x.fours[b] + part) += step * READ(x.values, 4 * b + part);
+    }
+}
+
+LOOP void ODM_NAME(add_triangle)(const odm_fours &x, double factor, double *P, int64_t stride)
+{
+    for (int64_t a = 0; a < x.n; ++a) ODM_NAME(add_lines)(x, a, factor, P, stride);
+}
+
+// Several rows: some lines of P at a time, which stay in the cache meanwhile.
+LOOP void ODM_NAME(add_triangles)(const odm_fours *rows, const double *factors, int64_t n, int64_t d, double *P,
+                                  int64_t stride)
+{
+    int64_t done[ODM_TRIANGLES] = {};
+    for (int64_t end = ODM_TILE_LINES; end < d + ODM_TILE_LINES; end += ODM_TILE_LINES)
+        for (int64_t r = 0; r < n; ++r)
+            for (; done[r] < rows[r].n && 4 * rows[r].fours[done[r]] < end; ++done[r])
+                ODM_NAME(add_lines)(rows[r], done[r], factors[r], P, stride);
+}
+
+LOOP void ODM_NAME(add_pairs)(const odm_joint &s, int64_t i, const odm_bend &bend, const double *zeta, int64_t group,
+                              int64_t n_groups, int32_t *classes, odm_fours *x, const odm_pairs &pairs)
+{
+    int64_t n = 0;
+    for (int64_t l = 0; l < s.n_classes; ++l)
+        if (zeta[l] > 0 || l == bend.label || (bend.above && l == bend.other)) classes[n++] = static_cast<int32_t>(l);
+    odm_fours_of(s, i, x);
+    for (int64_t a = 0; a < n; ++a) {
+        const int64_t l = classes[a];
+        if (l % n_groups != group) continue;
+        double sum = 0;
+        for (int64_t b = 0; b < n; ++b) {
+            const int64_t m = classes[b];
+            const double J = odm_bend_at(bend, l, zeta[l] > 0, m, zeta[m] > 0);
+            sum += J;
+            if (m < l && J != 0) ODM_NAME(add_triangle)(*x, -J, odm_pair_block(s, pairs, l, m), pairs.stride);
+        }
+        if (s.frozen && bend.above) ODM_NAME(add_triangle)(*x, sum, odm_pair_block(s, pairs, l, l), pairs.stride);
+    }
+}
+
+LOOP double ODM_NAME(prox_row)(const odm_joint &s, int64_t i, double t, const double *f, const double *centre,
+                               const double *change, double *zeta, double *beta, double *v, double *along)
+{
+    const int64_t padded = s.padded;
+    for (int64_t l = 0; l < padded; l += LANES) AT(zeta, l) = READ(f, l) - t * READ(centre, l);
+    const odm_class_row row = odm_class_row_of(s, i, t, true);
+    const double total = ODM_NAME(class_block)(row, zeta, s.n_classes, padded, beta);
+    const double b = *beta, h = s.h[i];
+    for (int64_t l = 0; l < padded; l += LANES) AT(v, l) = -READ(zeta, l);
+    v[s.labels[i]] += total - b;
+    if (!s.frozen) v[s.others[i]] += b;
+    VEC lines = {}, squares = {}, changes = {};
+    for (int64_t l = 0; l < padded; l += LANES) {
+        const VEC now = READ(v, l), moved = now - READ(centre, l);
+        lines += now * READ(f, l);
+        squares += moved * moved;
+        changes += now * READ(change, l);
+    }
+    double linear = 0, square = 0;
+    for (int64_t lane = 0; lane < LANES; ++lane) {
+        linear += lines[lane];
+        square += squares[lane];
+        *along += changes[lane];
+    }
+    double value = linear + 0.5 * t * square + 0.5 * h * total * total - (1 - s.theta) * total;
+    if (b > 0) value += 0.5 * h * b * b / s.nu + ((s.frozen ? s.references[i] : 0.0) + 1 + s.theta) * b;
+    return value;
+}
+
+#undef VEC
+#undef LANES
+#undef LOOP
+#undef AT
+#undef READ
