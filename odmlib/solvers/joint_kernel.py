@@ -18,6 +18,7 @@ from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
 from odmlib.solvers._joint_kernel import JointKernel
 from odmlib.solvers.control import CONVERGED, STALLED, Control, SolverResult
+from odmlib.solvers.joint_block import MOST_UNKNOWNS, BlockNewton
 from odmlib.solvers.joint import Labels, Measured
 from odmlib.solvers.working_set import float32_is_too_coarse
 
@@ -26,6 +27,9 @@ Floats = NDArray[np.float64]
 # of a block; large C needs many: rows that are solved together do not undo each other's steps
 LEAST_BLOCK, MOST_BLOCK = 128, 1024
 MOST_BLOCK_VALUES = 15_000_000  # kernel values of a block: between two looks at the clock
+FIRST_SWEEPS, MAX_SWEEPS = 4, 40  # over a block, before their rate is judged and at most
+SLOW = 0.8  # part of the gap that is left after a sweep
+BLOCK_GAP, SHARE = 0.02, 0.5  # a block is solved when so much of its gap, or of the gap that may stay, is left
 STALL_PASSES = 50  # through all rows without a better dual value
 STALL_PROGRESS = 1e-10
 
@@ -51,10 +55,12 @@ def solve_joint_kernel(
     """
     m, frozen = kernel.n_rows, relaxation == "frozen"
     cache = RowCache(kernel, cache_bytes, float32_is_too_coarse(kernel, costs))
-    block = max(LEAST_BLOCK, min(m // 2, MOST_BLOCK, MOST_BLOCK_VALUES // max(1, m)))
+    block = max(LEAST_BLOCK, min(MOST_BLOCK, MOST_BLOCK_VALUES // max(1, m)))
     state = JointKernel(kernel, labels, costs, n_classes, nu, theta, frozen, seed, cache, block, threads)
     decide = Labels(frozen and nu > 0, control.tol)
     movable = state.movable()
+    newton = BlockNewton(state, control, threads)
+    size = state.block_rows
     limit = max(10_000, 100 * m)
     iteration, status = 0, None
     now = Measured(math.inf, math.inf, math.inf, 0)
@@ -91,7 +97,11 @@ def solve_joint_kernel(
                 best = (now, state.duals(), state.margins.copy())
             status = _reassign(state, control)
             best_dual, best_iteration = -math.inf, iteration  # another problem, another dual
-        state.solve(_largest(state.gaps, movable, state.block_rows), True)
+        _solve_block(state, newton, _largest(state.gaps, movable, size), now, decide.tolerance, control)
+        if newton.most_unknowns > MOST_UNKNOWNS:
+            size = max(LEAST_BLOCK, int(0.7 * size * MOST_UNKNOWNS / newton.most_unknowns))
+        elif newton.most_unknowns < MOST_UNKNOWNS / 2:
+            size = min(state.block_rows, 2 * size)
         iteration += 1
     duals, margins = state.duals(), state.margins
     if status != CONVERGED and best is not None and best[0].objective < now.objective:
@@ -117,12 +127,37 @@ def solve_joint_kernel(
             "misplaced": now.misplaced,
             "active_multipliers": state.n_active,
             "sweeps": state.sweeps,
+            "newton_steps": newton.newton_steps,
             "block_rows": state.block_rows,
             "cache_hits": cache.hits,
             "cache_misses": cache.misses,
             "float64": cache.wide,
         },
     )
+
+
+def _solve_block(
+    state: JointKernel,
+    newton: BlockNewton,
+    rows: NDArray[np.int64],
+    now: Measured,
+    tolerance: float,
+    control: Control,
+) -> None:
+    """Sweeps over a block while they promise to end soon, Newton's method else."""
+    state.open_block(rows)
+    newton.most_unknowns = 0
+    gap = float(state.gaps[rows].sum())
+    target = max(BLOCK_GAP * gap, SHARE * tolerance * max(1.0, abs(now.relaxed)) * gap / now.gap)
+    for sweep in range(1, MAX_SWEEPS + 1):
+        state.sweep(True)
+        before, gap = gap, state.block_gap()
+        if gap <= target or control.out_of_time() is not None:
+            break
+        if sweep >= FIRST_SWEEPS and not gap <= SLOW * before:
+            newton.improve(target)
+            break
+    state.close_block()
 
 
 def _largest(gaps: Floats, movable: NDArray[np.int64], n: int) -> NDArray[np.int64]:

@@ -1,0 +1,173 @@
+"""Newton's method on a block of rows of the multi-class kernel machine, for where one-row steps crawl.
+
+All other rows fixed, the block's problem with its kernel matrix K and the scores b of the others is
+
+    min_v  D(v) = 1/2 <v, K v> + <b, v> + sum_i conj_i(v_i) ,      v: rows x classes   (class_block.h)
+
+a quadratic with as many bounds as multipliers; where K is ill-conditioned, guesses which bounds hold fail.
+So, as in joint_newton.py, proximal steps: with t/2 |v - centre|^2 added, the problem has a smooth primal
+in u (scores f = b + K u), whose minimum has u = v(f), v_i(f) being each row's own sub-problem with
+curvature t. Newton's step there solves  (I + J K) d = v(f) - u.  With the columns e_y - e_l (of zeta_l >
+0) and e_q - e_y (of beta > 0; frozen: -e_y) of all rows in P that is one symmetric system of as many
+unknowns as multipliers are not 0,
+
+    (P'(K + t I)P + h 11' of each row's zeta + h/nu of each beta) c = P'K(v - u),     d = v - u - P c ,
+
+factorised, and a line search on the derivative  <u + s d - v(f + s K d), K d>. With a large t two or three
+steps are enough, but the proximal steps are short; so t falls as fast as Newton's method allows and rises
+where it does not end soon. The best v seen is taken over if D fell, so D never rises, whatever K is.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib.solvers._joint_block import (
+    block_gap,
+    count_unknowns,
+    kernel_times,
+    newton_direction,
+    proximal_rows,
+)
+from odmlib.solvers._joint_kernel import JointKernel
+from odmlib.solvers.control import Control
+
+Floats = NDArray[np.float64]
+
+MOST_UNKNOWNS = 1600  # of a system: 20 MB, and some tenths of a second
+FIRST_PROXIMITY = 0.1  # t in units of the kernel's diagonal
+GROWTH_BETWEEN_BLOCKS = 10  # of t, from the end of a block to the beginning of the next
+LEAST_PROXIMITY = 1e-12
+MAX_PROXIMAL_STEPS = 60
+MAX_NEWTON_STEPS = 15  # of one proximal step; then t grows
+RISE = 5
+# how t falls, by the number of Newton steps it took
+FALLS = ((2, 0.1), (5, 0.3), (9, 0.6))
+CLOSE = 0.02  # 1/2 |grad|^2 of a proximal step's end, in units of the gap before
+SAME_GAP = 1.5  # the gap at the scores of v against that at f: nearly one point
+MAX_TRIES = 30
+SLOPE_LEFT = 0.1  # of the line search
+LEAST_GAIN = 1e-13  # of D: less means nothing
+
+
+class _Point:
+    """Multipliers of the block with their v and the scores f they were made for."""
+
+    def __init__(self, shape: tuple[int, int]):
+        self.zeta, self.v, self.beta = np.zeros(shape), np.zeros(shape), np.zeros(shape[0])
+
+
+class BlockNewton:
+    """Newton's method on the open block of a state; what it learns about t stays from block to block."""
+
+    def __init__(self, state: JointKernel, control: Control, threads: int):
+        self.state, self.control, self.threads = state, control, threads
+        self.proximity = FIRST_PROXIMITY
+        self.newton_steps = 0
+        self.most_unknowns = 0  # of the last block's systems
+
+    def improve(self, target: float) -> None:
+        """Bring the open block's gap below the target, or as far as it goes."""
+        self.most_unknowns = 0
+        state = self.state
+        rows, self.kernel, scores = state.block, state.block_kernel(), state.block_scores()
+        self.rows = rows
+        zeta, beta, start = state.block_multipliers()
+        self.scale = float(state.block_curvatures().mean())
+        u, f = start.copy(), scores.copy()
+        others = scores - self._times(start)  # b
+        gap, conjugate = block_gap(state, rows, f, zeta, beta)
+        best = 0.5 * float(np.vdot(start, f + others)) + conjugate
+        centre, f_centre, taken = start, f, None
+        for _ in range(MAX_PROXIMAL_STEPS):
+            end = self._proximal_step(centre, u, f, gap, target)
+            if end is None:
+                break
+            point, u, f, f_v, n_steps, gap_there, solved = end
+            value = block_gap(state, rows, f_v, point.zeta, point.beta)[1]
+            value += 0.5 * float(np.vdot(point.v, f_v + others))
+            fell = value < best - LEAST_GAIN * abs(best)
+            if fell:
+                best, taken, gap = value, point, gap_there
+                centre, f_centre = point.v, f_v
+                if gap <= target:
+                    break
+            if not self._adapt(n_steps, solved and fell) or (solved and not fell and n_steps == 0):
+                break
+            if not (solved and fell):
+                u, f = centre.copy(), f_centre.copy()
+            if self.control.out_of_time() is not None:
+                break
+        self.proximity = min(FIRST_PROXIMITY, GROWTH_BETWEEN_BLOCKS * self.proximity)
+        if taken is not None:
+            state.set_block(taken.zeta, taken.beta, taken.v - start, scores + self._times(taken.v - start))
+
+    def _times(self, x: Floats) -> Floats:
+        return kernel_times(self.kernel, x, self.state.n_classes)
+
+    def _adapt(self, n_steps: int, good: bool) -> bool:
+        """The next t; False: there is none."""
+        if good:
+            for most, fall in FALLS:
+                if n_steps <= most:
+                    self.proximity = max(LEAST_PROXIMITY, fall * self.proximity)
+                    break
+            return True
+        self.proximity *= RISE
+        return self.proximity <= RISE * FIRST_PROXIMITY
+
+    def _proximal_step(self, centre: Floats, u: Floats, f: Floats, gap: float, target: float):
+        """(multipliers, u, f, scores of v, Newton steps, gap, whether solved); None: the system cannot be solved."""
+        state, rows, t = self.state, self.rows, self.proximity * self.scale
+        point = _Point(centre.shape)
+        proximal_rows(state, rows, t, f, centre, point.zeta, point.beta, point.v)
+        n_steps = 0
+        while True:
+            residual = point.v - u
+            image = self._times(residual)
+            distance = 0.5 * float(np.vdot(residual, image))
+            f_v = f + image
+            gap_v = block_gap(state, rows, f_v, point.zeta, point.beta)[0]
+            gap_u = block_gap(state, rows, f, point.zeta, point.beta)[0] + distance
+            solved = gap_v <= target or (distance <= CLOSE * gap and gap_v <= SAME_GAP * gap_u)
+            if solved or n_steps >= MAX_NEWTON_STEPS or self.control.out_of_time() is not None:
+                return point, u, f, f_v, n_steps, gap_v, solved
+            unknowns = count_unknowns(point.zeta, point.beta)
+            self.most_unknowns = max(self.most_unknowns, unknowns)
+            if unknowns > MOST_UNKNOWNS:
+                return None
+            direction = newton_direction(
+                state, rows, self.kernel, t, point.zeta, point.beta, residual, image, self.threads
+            )
+            if direction is None:
+                return None
+            change = self._times(direction)
+            slope = -float(np.vdot(residual, change))
+            if not slope < 0:
+                return point, u, f, f_v, n_steps, gap_v, False
+            length = self._line_search(t, centre, u, f, direction, change, slope, point)
+            u, f = u + length * direction, f + length * change
+            n_steps += 1
+            self.newton_steps += 1
+
+    def _line_search(self, t, centre, u, f, direction, change, slope, point) -> float:
+        """A length whose derivative is near 0, and 1 where that is too short; the point's multipliers follow."""
+        low, high, at_low, at_high = 0.0, math.inf, slope, math.inf
+        length = 1.0
+        for trial in range(MAX_TRIES):
+            proximal_rows(
+                self.state, self.rows, t, f + length * change, centre, point.zeta, point.beta, point.v
+            )
+            now = float(np.vdot(u + length * direction - point.v, change))
+            if abs(now) <= SLOPE_LEFT * -slope or (now <= 0 and high == math.inf):
+                break
+            if now < 0:
+                low, at_low = length, now
+            else:
+                high, at_high = length, now
+            part = 0.5 if trial % 3 == 2 else min(0.9, max(0.1, at_low / (at_low - at_high)))
+            length = low + part * (high - low)
+        return length
