@@ -20,15 +20,29 @@ def block_gap(
     state: JointMultipliers, rows: Rows, scores: Floats, zeta: Floats, beta: Floats
 ) -> tuple[float, float]: ...
 def kernel_times(K: Floats, x: Floats, n_classes: int) -> Floats: ...
-def count_unknowns(zeta: Floats, beta: Floats) -> int: ...
-def newton_direction(
+
+class NewtonSystem:
+    cost: float
+    def __init__(
+        self,
+        state: JointMultipliers,
+        rows: Rows,
+        K: Floats,
+        t: float,
+        zeta: Floats,
+        beta: Floats,
+        threads: int,
+    ) -> None: ...
+    def factorise(self) -> bool: ...
+    def solve(self, right: Floats) -> Floats: ...
+
+def solve_directly(
     state: JointMultipliers,
     rows: Rows,
     K: Floats,
     t: float,
     zeta: Floats,
     beta: Floats,
-    residual: Floats,
-    image: Floats,
+    right: Floats,
     threads: int,
 ) -> Floats | None: ...

@@ -19,8 +19,12 @@ cdef extern from "dense.h" nogil:
                       double *sums, int n_threads) noexcept
     index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work, int n_threads) noexcept
     void odm_cholesky_solve(const double *factor, index_t n, index_t stride, double *x) noexcept
+    void odm_subtract_products(double *matrix, index_t n, const double *rows, index_t n_rows, int n_threads) noexcept
 
-cdef index_t HESSIAN_LINES = 64     # of one chunk
+cdef extern from "inverse.h" nogil:
+    const index_t ODM_STEP_WIDTH
+    index_t odm_step_scratch(index_t n) noexcept
+    bint odm_inverse_step(double *matrix, index_t n, index_t first, double *scratch, int n_threads) noexcept
 
 
 def proximal_rows(JointMultipliers state, const index_t[::1] rows, double t, const double[:, ::1] scores,
@@ -101,6 +105,203 @@ def kernel_times(const double[:, ::1] K, const double[:, ::1] x, index_t n_class
     return result
 
 
+cdef index_t HESSIAN_LINES = 64     # of one chunk
+
+
+cdef struct Entry:              # a class in play for a row
+    index_t row                 # in the block
+    double bend                 # of its v alone: t and a part of the loss
+    index_t couplings[2]        # that v takes part in, -1: none
+
+
+cdef class NewtonSystem:
+    """(K + t I + losses) w = right over the v of a block that may move, classes tied together row by row.
+
+    A row's v_l may move where zeta_l > 0, for its own class y, and for q where beta > 0. With T and beta written in v the
+    loss is h/2 v_y^2 (beta = 0) or h/(2 nu) v_q^2, its sum over the classes is 0, and where zeta and beta are both above 0
+    (frozen: too) more such couplings take the place of that: <c, w> = E x  for the pull x of a coupling, E >= 0. So
+    B w + C'x = right, C w = E x; B is one matrix per class, and (C B^-1 C' + E) x = C B^-1 right has a row per coupling.
+    """
+
+    cdef JointMultipliers state
+    cdef int threads
+    cdef index_t n_couplings
+    cdef const double[:, ::1] K
+    cdef index_t[::1] starts            # of the classes' entries
+    cdef index_t[::1] squares           # of the classes' matrices in `inverses`
+    cdef object entries                 # bytes of Entry
+    cdef double[::1] compliances, inverses
+    cdef double[:, ::1] schur
+    cdef readonly double cost           # multiplications of `factorise`
+
+    def __init__(self, JointMultipliers state, const index_t[::1] rows, const double[:, ::1] K, double t,
+                 const double[:, ::1] zeta, const double[::1] beta, int threads):
+        cdef const odm_joint *s = &state.s
+        cdef index_t n = rows.shape[0], n_classes = state.n_classes, r, l, i, y, q, c, extra
+        cdef bint lower, upper, frozen = s.frozen
+        cdef double h
+        self.state, self.threads, self.K = state, threads, K
+        counts = np.zeros(n_classes + 1, dtype=np.int64)
+        cdef index_t[::1] place = counts
+        cdef int[:, ::1] active = np.zeros((n, 2), dtype=np.int32)
+        for r in range(n):
+            i = rows[r]
+            lower, upper = False, beta[r] > 0
+            for l in range(n_classes):
+                if zeta[r, l] > 0:
+                    lower = True
+                    place[l + 1] += 1
+            if lower or upper:
+                place[s.labels[i] + 1] += 1
+            if upper and not frozen:
+                place[s.others[i] + 1] += 1
+            active[r, 0], active[r, 1] = lower, upper
+        self.starts = np.cumsum(counts)
+        sizes = counts[1:].astype(np.float64)
+        self.squares = np.concatenate([[0], np.cumsum(counts[1:] ** 2)])
+        counts[:] = self.starts
+        self.entries = bytearray(max(1, self.starts[n_classes]) * sizeof(Entry))
+        compliances = np.zeros(2 * n + 1)
+        cdef double[::1] E = compliances
+        cdef char[::1] memory = self.entries
+        cdef Entry *out = <Entry *>&memory[0]
+        c = 0
+        with nogil:
+            for r in range(n):
+                if not (active[r, 0] or active[r, 1]):
+                    continue
+                i = rows[r]
+                y, q, h = s.labels[i], s.others[i], s.h[i]
+                lower, upper = active[r, 0], active[r, 1]
+                # coupling c: the sum over all classes; extra: T
+                extra = c + 1 if lower and upper else -1
+                for l in range(n_classes):
+                    if zeta[r, l] > 0:
+                        out[place[l]] = Entry(r, t, [c, extra if frozen else -1])
+                        place[l] += 1
+                if upper and not frozen:
+                    out[place[q]] = Entry(r, t + h / s.nu, [c, extra])
+                    place[q] += 1
+                if not upper:
+                    out[place[y]] = Entry(r, t + h, [c, -1])
+                elif not frozen:
+                    out[place[y]] = Entry(r, t, [c, extra])
+                elif lower:
+                    out[place[y]] = Entry(r, t, [c, -1])
+                else:
+                    out[place[y]] = Entry(r, t + h / s.nu, [-1, -1])
+                place[y] += 1
+                if frozen and upper and not lower:
+                    continue
+                E[c] = s.nu / h if frozen and upper else 0.0
+                c += 1
+                if extra >= 0:
+                    E[c] = 1 / h
+                    c += 1
+        self.n_couplings = c
+        self.compliances = compliances[:c]
+        self.cost = float((sizes ** 3).sum()) * 5 / 6 + float(c) ** 3 / 3
+
+    def factorise(self):
+        """Whether the matrices are positive definite."""
+        cdef index_t C = self.n_couplings, l, n, a, b, x, z, first, line
+        cdef index_t largest = max(1, int(np.diff(self.starts).max(initial=1)))
+        cdef char[::1] memory = self.entries
+        cdef const Entry *all_entries = <const Entry *>&memory[0]
+        cdef const Entry *e
+        cdef double[::1] inverses = np.empty(max(1, self.squares[self.state.n_classes]))
+        cdef double[:, ::1] S = np.zeros((max(1, C), max(1, C)))
+        cdef double[::1] scratch = np.empty(odm_step_scratch(largest))
+        cdef double[::1] factor = np.empty(largest * odm_factor_line(largest))
+        cdef double[::1] work = np.empty(odm_factor_line(max(1, C)) * ODM_FACTOR_BLOCK)
+        cdef double *M
+        cdef bint positive = True
+        self.inverses, self.schur = inverses, S
+        with nogil:
+            for l in range(self.state.n_classes):
+                n = self.starts[l + 1] - self.starts[l]
+                if n == 0:
+                    continue
+                e = all_entries + self.starts[l]
+                M = &inverses[self.squares[l]]
+                for a in range(n):
+                    for b in range(a + 1):
+                        M[a * n + b] = self.K[e[a].row, e[b].row]
+                    M[a * n + a] += e[a].bend
+                first = 0
+                while positive and first < n:
+                    positive = odm_inverse_step(M, n, first, &scratch[0], self.threads)
+                    first += ODM_STEP_WIDTH
+                if not positive:
+                    break
+                line = odm_factor_line(n)
+                memset(&factor[0], 0, n * line * sizeof(double))
+                for a in range(n):
+                    memcpy(&factor[a * line], M + a * n, (a + 1) * sizeof(double))
+                memset(M, 0, n * n * sizeof(double))
+                odm_subtract_products(M, n, &factor[0], n, self.threads)
+                for a in range(n):
+                    for b in range(a + 1):
+                        M[a * n + b] = -M[a * n + b]
+                        M[b * n + a] = M[a * n + b]
+                        if e[a].couplings[0] >= 0 and e[b].couplings[0] >= 0:
+                            S[e[a].couplings[0], e[b].couplings[0]] += M[a * n + b]
+                        if e[a].couplings[1] >= 0 or e[b].couplings[1] >= 0:
+                            for x in range(2):
+                                for z in range(1 - x, 2):
+                                    # of one row's two couplings only the lower triangle
+                                    if (e[a].couplings[x] >= 0 and e[b].couplings[z] >= 0
+                                            and e[b].couplings[z] <= e[a].couplings[x]):
+                                        S[e[a].couplings[x], e[b].couplings[z]] += M[a * n + b]
+            for a in range(C):
+                S[a, a] += self.compliances[a]
+            if positive and C:
+                positive = odm_cholesky(&S[0, 0], C, C, &work[0], self.threads) == 0
+        return positive
+
+    def solve(self, const double[:, ::1] right):
+        """w where it may differ from 0 (rows x padded classes)."""
+        cdef index_t C = self.n_couplings, l, n, a, x, begin, total = self.starts[self.state.n_classes]
+        cdef char[::1] memory = self.entries
+        cdef const Entry *e = <const Entry *>&memory[0]
+        result = np.zeros((right.shape[0], right.shape[1]))
+        cdef double[:, ::1] w = result
+        cdef double[::1] given = np.zeros(max(1, total)), found = np.zeros(max(1, total)), pulls = np.zeros(max(1, C))
+        with nogil:
+            for l in range(self.state.n_classes):
+                for a in range(self.starts[l], self.starts[l + 1]):
+                    given[a] = right[e[a].row, l]
+            self.times_inverses(&given[0], &found[0])
+            for a in range(total):
+                for x in range(2):
+                    if e[a].couplings[x] >= 0:
+                        pulls[e[a].couplings[x]] += found[a]
+            if C:
+                odm_cholesky_solve(&self.schur[0, 0], C, C, &pulls[0])
+            for a in range(total):
+                for x in range(2):
+                    if e[a].couplings[x] >= 0:
+                        given[a] -= pulls[e[a].couplings[x]]
+            self.times_inverses(&given[0], &found[0])
+            for l in range(self.state.n_classes):
+                for a in range(self.starts[l], self.starts[l + 1]):
+                    w[e[a].row, l] = found[a]
+        return result
+
+    cdef void times_inverses(self, const double *x, double *out) noexcept nogil:
+        cdef index_t l, a, b, n, begin
+        cdef const double *M
+        cdef double total
+        for l in range(self.state.n_classes):
+            begin, n = self.starts[l], self.starts[l + 1] - self.starts[l]
+            M = &self.inverses[self.squares[l]]
+            for a in range(n):
+                total = 0
+                for b in range(n):
+                    total += M[a * n + b] * x[begin + b]
+                out[begin + a] = total
+
+
 cdef struct Unknown:            # a multiplier that is not 0: v of its row moves by e_plus - e_minus times it
     index_t row                 # in the block
     int32_t plus, minus         # plus = -1: none
@@ -146,20 +347,14 @@ cdef void hessian_chunk(void *context, index_t chunk) noexcept nogil:
                 out[o] = together * line[b.row] if together else 0.0
 
 
-def count_unknowns(const double[:, ::1] zeta, const double[::1] beta):
-    """Number of multipliers that are not 0."""
-    return int(np.count_nonzero(zeta)) + int(np.count_nonzero(beta))
-
-
-def newton_direction(JointMultipliers state, const index_t[::1] rows, const double[:, ::1] K, double t,
-                     const double[:, ::1] zeta, const double[::1] beta, const double[:, ::1] residual,
-                     const double[:, ::1] image, int threads):
-    """d with (I + J K) d = residual for the rows' derivatives -J; `image` is K residual. None: no such d in sight."""
-    cdef index_t N = count_unknowns(zeta, beta), r, l, i, p = 0
-    direction = np.array(residual)
+def solve_directly(JointMultipliers state, const index_t[::1] rows, const double[:, ::1] K, double t,
+                   const double[:, ::1] zeta, const double[::1] beta, const double[:, ::1] right, int threads):
+    """What NewtonSystem solves, as one system over the multipliers that are not 0. None: not positive definite."""
+    cdef index_t N = np.count_nonzero(zeta) + np.count_nonzero(beta), r, l, i, p = 0
+    result = np.zeros((right.shape[0], right.shape[1]))
     if N == 0:
-        return direction
-    cdef double[:, ::1] d = direction
+        return result
+    cdef double[:, ::1] w = result
     cdef double[:, ::1] H = np.empty((N, N))
     cdef double[::1] x = np.empty(N), work = np.empty(odm_factor_line(N) * ODM_FACTOR_BLOCK)
     cdef Unknown *unknowns = <Unknown *>malloc(N * sizeof(Unknown))
@@ -179,9 +374,9 @@ def newton_direction(JointMultipliers state, const index_t[::1] rows, const doub
                 p += 1
         for p in range(N):
             r = unknowns[p].row
-            x[p] = -image[r, unknowns[p].minus]
+            x[p] = -right[r, unknowns[p].minus]
             if unknowns[p].plus >= 0:
-                x[p] += image[r, unknowns[p].plus]
+                x[p] += right[r, unknowns[p].plus]
         job = HessianJob(&state.s, &rows[0], &K[0, 0], K.strides[0] // <index_t>sizeof(double), unknowns, N, t,
                          &H[0, 0])
         parallel_for((N + HESSIAN_LINES - 1) // HESSIAN_LINES, threads, hessian_chunk, &job)
@@ -190,8 +385,8 @@ def newton_direction(JointMultipliers state, const index_t[::1] rows, const doub
             odm_cholesky_solve(&H[0, 0], N, N, &x[0])
             for p in range(N):
                 r = unknowns[p].row
-                d[r, unknowns[p].minus] += x[p]
+                w[r, unknowns[p].minus] -= x[p]
                 if unknowns[p].plus >= 0:
-                    d[r, unknowns[p].plus] -= x[p]
+                    w[r, unknowns[p].plus] += x[p]
     free(unknowns)
-    return direction if bad == 0 and np.isfinite(direction).all() else None
+    return result if bad == 0 else None

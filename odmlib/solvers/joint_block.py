@@ -26,18 +26,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib.solvers._joint_block import (
+    NewtonSystem,
     block_gap,
-    count_unknowns,
     kernel_times,
-    newton_direction,
     proximal_rows,
+    solve_directly,
 )
 from odmlib.solvers._joint_kernel import JointKernel
 from odmlib.solvers.control import Control
 
 Floats = NDArray[np.float64]
 
-MOST_UNKNOWNS = 1600  # of a system: 20 MB, and some tenths of a second
+MOST_COST = 6e9  # multiplications for a system: some tenths of a second
+SMALL_COST = 1e7  # no other way can be faster
+CLASS_FACTOR = 3  # what a multiplication costs when the system is solved class by class
 FIRST_PROXIMITY = 0.1  # t in units of the kernel's diagonal
 GROWTH_BETWEEN_BLOCKS = 10  # of t, from the end of a block to the beginning of the next
 LEAST_PROXIMITY = 1e-12
@@ -67,11 +69,11 @@ class BlockNewton:
         self.state, self.control, self.threads = state, control, threads
         self.proximity = FIRST_PROXIMITY
         self.newton_steps = 0
-        self.most_unknowns = 0  # of the last block's systems
+        self.cost = 0.0  # multiplications for the largest of the last block's systems
 
     def improve(self, target: float) -> None:
         """Bring the open block's gap below the target, or as far as it goes."""
-        self.most_unknowns = 0
+        self.cost = 0.0
         state = self.state
         rows, self.kernel, scores = state.block, state.block_kernel(), state.block_scores()
         self.rows = rows
@@ -135,15 +137,10 @@ class BlockNewton:
             solved = gap_v <= target or (distance <= CLOSE * gap and gap_v <= SAME_GAP * gap_u)
             if solved or n_steps >= MAX_NEWTON_STEPS or self.control.out_of_time() is not None:
                 return point, u, f, f_v, n_steps, gap_v, solved
-            unknowns = count_unknowns(point.zeta, point.beta)
-            self.most_unknowns = max(self.most_unknowns, unknowns)
-            if unknowns > MOST_UNKNOWNS:
+            moved = self._solve_system(t, point, image)
+            if moved is None:
                 return None
-            direction = newton_direction(
-                state, rows, self.kernel, t, point.zeta, point.beta, residual, image, self.threads
-            )
-            if direction is None:
-                return None
+            direction = residual - moved
             change = self._times(direction)
             slope = -float(np.vdot(residual, change))
             if not slope < 0:
@@ -152,6 +149,20 @@ class BlockNewton:
             u, f = u + length * direction, f + length * change
             n_steps += 1
             self.newton_steps += 1
+
+    def _solve_system(self, t: float, point: _Point, right: Floats) -> Floats | None:
+        """P c of the Newton step; None: the system is too large, or not positive definite."""
+        system = (self.state, self.rows, self.kernel, t, point.zeta, point.beta)
+        direct = (np.count_nonzero(point.zeta) + np.count_nonzero(point.beta)) ** 3 / 3
+        if direct <= SMALL_COST:
+            return solve_directly(*system, right, self.threads)
+        by_class = NewtonSystem(*system, self.threads)
+        self.cost = max(self.cost, min(direct, CLASS_FACTOR * by_class.cost))
+        if self.cost > MOST_COST:
+            return None
+        if direct <= CLASS_FACTOR * by_class.cost:
+            return solve_directly(*system, right, self.threads)
+        return by_class.solve(right) if by_class.factorise() else None
 
     def _line_search(self, t, centre, u, f, direction, change, slope, point) -> float:
         """A length whose derivative is near 0, and 1 where that is too short; the point's multipliers follow."""

@@ -18,7 +18,7 @@ from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
 from odmlib.solvers._joint_kernel import JointKernel
 from odmlib.solvers.control import CONVERGED, STALLED, Control, SolverResult
-from odmlib.solvers.joint_block import MOST_UNKNOWNS, BlockNewton
+from odmlib.solvers.joint_block import MOST_COST, BlockNewton
 from odmlib.solvers.joint import Labels, Measured
 from odmlib.solvers.working_set import float32_is_too_coarse
 
@@ -98,9 +98,9 @@ def solve_joint_kernel(
             status = _reassign(state, control)
             best_dual, best_iteration = -math.inf, iteration  # another problem, another dual
         _solve_block(state, newton, _largest(state.gaps, movable, size), now, decide.tolerance, control)
-        if newton.most_unknowns > MOST_UNKNOWNS:
-            size = max(LEAST_BLOCK, int(0.7 * size * MOST_UNKNOWNS / newton.most_unknowns))
-        elif newton.most_unknowns < MOST_UNKNOWNS / 2:
+        if newton.cost > MOST_COST:
+            size = max(LEAST_BLOCK, int(0.8 * size * (MOST_COST / newton.cost) ** (1 / 3)))
+        elif newton.cost < MOST_COST / 8:
             size = min(state.block_rows, 2 * size)
         iteration += 1
     duals, margins = state.duals(), state.margins
@@ -146,7 +146,7 @@ def _solve_block(
 ) -> None:
     """Sweeps over a block while they promise to end soon, Newton's method else."""
     state.open_block(rows)
-    newton.most_unknowns = 0
+    newton.cost = 0.0
     gap = float(state.gaps[rows].sum())
     target = max(BLOCK_GAP * gap, SHARE * tolerance * max(1.0, abs(now.relaxed)) * gap / now.gap)
     for sweep in range(1, MAX_SWEEPS + 1):
