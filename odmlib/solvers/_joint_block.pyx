@@ -19,6 +19,7 @@ cdef extern from "dense.h" nogil:
                       double *sums, int n_threads) noexcept
     index_t odm_cholesky(double *matrix, index_t n, index_t stride, double *work, int n_threads) noexcept
     void odm_cholesky_solve(const double *factor, index_t n, index_t stride, double *x) noexcept
+    void odm_add_multiple(index_t n, double factor, const double *x, double *y) noexcept
     void odm_subtract_products(double *matrix, index_t n, const double *rows, index_t n_rows, int n_threads) noexcept
 
 cdef extern from "inverse.h" nogil:
@@ -129,10 +130,11 @@ cdef class NewtonSystem:
     cdef const double[:, ::1] K
     cdef index_t[::1] starts            # of the classes' entries
     cdef index_t[::1] squares           # of the classes' matrices in `inverses`
-    cdef object entries                 # bytes of Entry
-    cdef double[::1] compliances, inverses
+    cdef object entries, compliances    # bytes of Entry; E
+    cdef double[::1] inverses
     cdef double[:, ::1] schur
-    cdef readonly double cost           # multiplications of `factorise`
+    cdef readonly object couplings      # their matrix; inverse_factor is to follow when all classes are eliminated
+    cdef readonly double cost           # multiplications
 
     def __init__(self, JointMultipliers state, const index_t[::1] rows, const double[:, ::1] K, double t,
                  const double[:, ::1] zeta, const double[::1] beta, int threads):
@@ -202,40 +204,32 @@ cdef class NewtonSystem:
         self.compliances = compliances[:c]
         self.cost = float((sizes ** 3).sum()) * 5 / 6 + float(c) ** 3 / 3
 
-    def factorise(self):
-        """Whether the matrices are positive definite."""
-        cdef index_t C = self.n_couplings, l, n, a, b, x, z, first, line
-        cdef index_t largest = max(1, int(np.diff(self.starts).max(initial=1)))
+    def prepare(self):
+        """Memory for the matrices."""
+        self.inverses = np.empty(max(1, self.squares[self.state.n_classes]))
+        self.couplings = np.diag(self.compliances)
+        self.schur = self.couplings
+
+    def eliminate(self, index_t l):
+        """Invert the matrix of one class and add its part to the couplings' one; False if it is not positive definite."""
+        cdef index_t n = self.starts[l + 1] - self.starts[l], a, b, x, z, first = 0, line = odm_factor_line(n)
+        if n == 0:
+            return True
         cdef char[::1] memory = self.entries
-        cdef const Entry *all_entries = <const Entry *>&memory[0]
-        cdef const Entry *e
-        cdef double[::1] inverses = np.empty(max(1, self.squares[self.state.n_classes]))
-        cdef double[:, ::1] S = np.zeros((max(1, C), max(1, C)))
-        cdef double[::1] scratch = np.empty(odm_step_scratch(largest))
-        cdef double[::1] factor = np.empty(largest * odm_factor_line(largest))
-        cdef double[::1] work = np.empty(odm_factor_line(max(1, C)) * ODM_FACTOR_BLOCK)
-        cdef double *M
+        cdef const Entry *e = <const Entry *>&memory[0] + self.starts[l]
+        cdef double[:, ::1] S = self.schur
+        cdef double[::1] scratch = np.empty(odm_step_scratch(n)), factor = np.zeros(n * line)
+        cdef double *M = &self.inverses[self.squares[l]]
         cdef bint positive = True
-        self.inverses, self.schur = inverses, S
         with nogil:
-            for l in range(self.state.n_classes):
-                n = self.starts[l + 1] - self.starts[l]
-                if n == 0:
-                    continue
-                e = all_entries + self.starts[l]
-                M = &inverses[self.squares[l]]
-                for a in range(n):
-                    for b in range(a + 1):
-                        M[a * n + b] = self.K[e[a].row, e[b].row]
-                    M[a * n + a] += e[a].bend
-                first = 0
-                while positive and first < n:
-                    positive = odm_inverse_step(M, n, first, &scratch[0], self.threads)
-                    first += ODM_STEP_WIDTH
-                if not positive:
-                    break
-                line = odm_factor_line(n)
-                memset(&factor[0], 0, n * line * sizeof(double))
+            for a in range(n):
+                for b in range(a + 1):
+                    M[a * n + b] = self.K[e[a].row, e[b].row]
+                M[a * n + a] += e[a].bend
+            while positive and first < n:
+                positive = odm_inverse_step(M, n, first, &scratch[0], self.threads)
+                first += ODM_STEP_WIDTH
+            if positive:
                 for a in range(n):
                     memcpy(&factor[a * line], M + a * n, (a + 1) * sizeof(double))
                 memset(M, 0, n * n * sizeof(double))
@@ -253,20 +247,17 @@ cdef class NewtonSystem:
                                     if (e[a].couplings[x] >= 0 and e[b].couplings[z] >= 0
                                             and e[b].couplings[z] <= e[a].couplings[x]):
                                         S[e[a].couplings[x], e[b].couplings[z]] += M[a * n + b]
-            for a in range(C):
-                S[a, a] += self.compliances[a]
-            if positive and C:
-                positive = odm_cholesky(&S[0, 0], C, C, &work[0], self.threads) == 0
         return positive
 
     def solve(self, const double[:, ::1] right):
         """w where it may differ from 0 (rows x padded classes)."""
-        cdef index_t C = self.n_couplings, l, n, a, x, begin, total = self.starts[self.state.n_classes]
+        cdef index_t C = self.n_couplings, l, a, x, total = self.starts[self.state.n_classes]
         cdef char[::1] memory = self.entries
         cdef const Entry *e = <const Entry *>&memory[0]
         result = np.zeros((right.shape[0], right.shape[1]))
         cdef double[:, ::1] w = result
-        cdef double[::1] given = np.zeros(max(1, total)), found = np.zeros(max(1, total)), pulls = np.zeros(max(1, C))
+        cdef double[::1] given = np.zeros(max(1, total)), found = np.zeros(max(1, total))
+        cdef double[::1] pulls = np.zeros(max(1, C)), turned = np.zeros(max(1, C))
         with nogil:
             for l in range(self.state.n_classes):
                 for a in range(self.starts[l], self.starts[l + 1]):
@@ -276,8 +267,12 @@ cdef class NewtonSystem:
                 for x in range(2):
                     if e[a].couplings[x] >= 0:
                         pulls[e[a].couplings[x]] += found[a]
-            if C:
-                odm_cholesky_solve(&self.schur[0, 0], C, C, &pulls[0])
+            for a in range(C):
+                for x in range(a + 1):
+                    turned[a] += self.schur[a, x] * pulls[x]
+            memset(&pulls[0], 0, C * sizeof(double))
+            for a in range(C):
+                odm_add_multiple(a + 1, turned[a], &self.schur[a, 0], &pulls[0])
             for a in range(total):
                 for x in range(2):
                     if e[a].couplings[x] >= 0:

@@ -31,6 +31,7 @@ cdef class JointKernel(JointMultipliers):
     cdef uint64_t generator
     cdef readonly index_t block_rows, sweeps
     cdef readonly object block          # rows of the open block
+    cdef object kernel_memory
     cdef const index_t[::1] rows
     cdef index_t[::1] order
     cdef double[:, ::1] local_scores, moves, local_kernel
@@ -44,7 +45,7 @@ cdef class JointKernel(JointMultipliers):
         self.block_rows = max(1, min(block_rows, cache.capacity))
         self.local_scores = np.zeros((self.block_rows, self.padded))
         self.moves = np.zeros((self.block_rows, self.padded))
-        self.local_kernel = np.zeros((self.block_rows, self.block_rows))
+        self.kernel_memory = np.empty(self.block_rows ** 2)
         self.pointers = <void **>malloc(self.block_rows * sizeof(void *))
         if self.pointers is NULL:
             raise MemoryError
@@ -124,6 +125,7 @@ cdef class JointKernel(JointMultipliers):
         cdef index_t n = self.rows.shape[0], r, c, l
         assert n <= self.block_rows
         self.order = np.arange(n)
+        self.local_kernel = self.kernel_memory[:n * n].reshape(n, n)
         if n == 0:
             return
         with nogil:
@@ -172,8 +174,7 @@ cdef class JointKernel(JointMultipliers):
 
     def block_kernel(self):
         """The kernel matrix of the open block."""
-        n = len(self.block)
-        return np.asarray(self.local_kernel[:n, :n]) if n == self.block_rows else np.array(self.local_kernel[:n, :n])
+        return np.asarray(self.local_kernel)
 
     def block_scores(self):
         return np.array(self.local_scores[:len(self.block)])

@@ -25,6 +25,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib.solvers._inverse import STEP_WIDTH, inverse_step, scratch_size
 from odmlib.solvers._joint_block import (
     NewtonSystem,
     block_gap,
@@ -37,18 +38,19 @@ from odmlib.solvers.control import Control
 
 Floats = NDArray[np.float64]
 
-MOST_COST = 6e9  # multiplications for a system: some tenths of a second
+MOST_COST = 1.3e10  # multiplications for a system solved class by class, in slices: a second or two
+MOST_DIRECT_COST = 4e9  # and for one solved in one go: some tenths of a second
 SMALL_COST = 1e7  # no other way can be faster
 CLASS_FACTOR = 3  # what a multiplication costs when the system is solved class by class
 FIRST_PROXIMITY = 0.1  # t in units of the kernel's diagonal
 GROWTH_BETWEEN_BLOCKS = 10  # of t, from the end of a block to the beginning of the next
 LEAST_PROXIMITY = 1e-12
 MAX_PROXIMAL_STEPS = 60
-MAX_NEWTON_STEPS = 15  # of one proximal step; then t grows
+MAX_NEWTON_STEPS = 40  # of one proximal step; then t grows
 RISE = 5
 # how t falls, by the number of Newton steps it took
 FALLS = ((2, 0.1), (5, 0.3), (9, 0.6))
-CLOSE = 0.02  # 1/2 |grad|^2 of a proximal step's end, in units of the gap before
+CLOSE = 0.1  # 1/2 |grad|^2 of a proximal step's end, in units of the gap before
 SAME_GAP = 1.5  # the gap at the scores of v against that at f: nearly one point
 MAX_TRIES = 30
 SLOPE_LEFT = 0.1  # of the line search
@@ -69,10 +71,16 @@ class BlockNewton:
         self.state, self.control, self.threads = state, control, threads
         self.proximity = FIRST_PROXIMITY
         self.newton_steps = 0
+        self.used = False  # for the last block
+        self.needed = False  # for any block so far
         self.cost = 0.0  # multiplications for the largest of the last block's systems
 
-    def improve(self, target: float) -> None:
-        """Bring the open block's gap below the target, or as far as it goes."""
+    def improve(self, target: float, switch: bool = False) -> bool:
+        """Bring the open block's gap below the target, or as far as it goes; whether anything came of it.
+
+        `switch`: the rows take the q they want. Their v so far is the centre of the first proximal step, but no
+        multipliers of the new problem have it, so that there is no value of D to compare with.
+        """
         self.cost = 0.0
         state = self.state
         rows, self.kernel, scores = state.block, state.block_kernel(), state.block_scores()
@@ -83,6 +91,10 @@ class BlockNewton:
         others = scores - self._times(start)  # b
         gap, conjugate = block_gap(state, rows, f, zeta, beta)
         best = 0.5 * float(np.vdot(start, f + others)) + conjugate
+        if switch:
+            q_before = state.others[rows]
+            state.others[rows] = state.wanted[rows]
+            best = math.inf
         centre, f_centre, taken = start, f, None
         for _ in range(MAX_PROXIMAL_STEPS):
             end = self._proximal_step(centre, u, f, gap, target)
@@ -91,7 +103,7 @@ class BlockNewton:
             point, u, f, f_v, n_steps, gap_there, solved = end
             value = block_gap(state, rows, f_v, point.zeta, point.beta)[1]
             value += 0.5 * float(np.vdot(point.v, f_v + others))
-            fell = value < best - LEAST_GAIN * abs(best)
+            fell = value < best - (LEAST_GAIN * abs(best) if best < math.inf else 0)
             if fell:
                 best, taken, gap = value, point, gap_there
                 centre, f_centre = point.v, f_v
@@ -106,6 +118,9 @@ class BlockNewton:
         self.proximity = min(FIRST_PROXIMITY, GROWTH_BETWEEN_BLOCKS * self.proximity)
         if taken is not None:
             state.set_block(taken.zeta, taken.beta, taken.v - start, scores + self._times(taken.v - start))
+        elif switch:
+            state.others[rows] = q_before
+        return taken is not None
 
     def _times(self, x: Floats) -> Floats:
         return kernel_times(self.kernel, x, self.state.n_classes)
@@ -134,13 +149,18 @@ class BlockNewton:
             f_v = f + image
             gap_v = block_gap(state, rows, f_v, point.zeta, point.beta)[0]
             gap_u = block_gap(state, rows, f, point.zeta, point.beta)[0] + distance
-            solved = gap_v <= target or (distance <= CLOSE * gap and gap_v <= SAME_GAP * gap_u)
+            moved = 0.5 * t * float(np.square(point.v - centre).sum())
+            solved = (
+                gap_v <= target
+                or (distance <= CLOSE * moved and gap_u > target)
+                or (distance <= CLOSE * gap and gap_v <= SAME_GAP * gap_u)
+            )
             if solved or n_steps >= MAX_NEWTON_STEPS or self.control.out_of_time() is not None:
                 return point, u, f, f_v, n_steps, gap_v, solved
-            moved = self._solve_system(t, point, image)
-            if moved is None:
+            step = self._solve_system(t, point, image)
+            if step is None:
                 return None
-            direction = residual - moved
+            direction = residual - step
             change = self._times(direction)
             slope = -float(np.vdot(residual, change))
             if not slope < 0:
@@ -151,18 +171,29 @@ class BlockNewton:
             self.newton_steps += 1
 
     def _solve_system(self, t: float, point: _Point, right: Floats) -> Floats | None:
-        """P c of the Newton step; None: the system is too large, or not positive definite."""
+        """P c of the Newton step; None: the system is too large or not positive definite, or the time is over."""
         system = (self.state, self.rows, self.kernel, t, point.zeta, point.beta)
         direct = (np.count_nonzero(point.zeta) + np.count_nonzero(point.beta)) ** 3 / 3
         if direct <= SMALL_COST:
             return solve_directly(*system, right, self.threads)
         by_class = NewtonSystem(*system, self.threads)
-        self.cost = max(self.cost, min(direct, CLASS_FACTOR * by_class.cost))
-        if self.cost > MOST_COST:
-            return None
-        if direct <= CLASS_FACTOR * by_class.cost:
+        if direct <= MOST_DIRECT_COST and direct <= CLASS_FACTOR * by_class.cost:
             return solve_directly(*system, right, self.threads)
-        return by_class.solve(right) if by_class.factorise() else None
+        self.cost = max(self.cost, by_class.cost)
+        if by_class.cost > MOST_COST:
+            return None
+        by_class.prepare()
+        for label in range(self.state.n_classes):
+            if not by_class.eliminate(label) or self.control.out_of_time() is not None:
+                return None
+        couplings = by_class.couplings
+        scratch = np.empty(scratch_size(len(couplings)))
+        for first in range(0, len(couplings), STEP_WIDTH):
+            if not inverse_step(couplings, first, scratch, self.threads):
+                return None
+            if self.control.out_of_time() is not None:
+                return None
+        return by_class.solve(right)
 
     def _line_search(self, t, centre, u, f, direction, change, slope, point) -> float:
         """A length whose derivative is near 0, and 1 where that is too short; the point's multipliers follow."""

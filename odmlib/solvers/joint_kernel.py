@@ -25,7 +25,8 @@ from odmlib.solvers.working_set import float32_is_too_coarse
 Floats = NDArray[np.float64]
 
 # of a block; large C needs many: rows that are solved together do not undo each other's steps
-LEAST_BLOCK, MOST_BLOCK = 128, 1024
+LEAST_BLOCK, USUAL_BLOCK, MOST_BLOCK = 128, 1024, 3072
+LITTLE = 0.5  # blocks grow where one of them, solved by Newton's method, leaves more than this part of the gap
 MOST_BLOCK_VALUES = 15_000_000  # kernel values of a block: between two looks at the clock
 FIRST_SWEEPS, MAX_SWEEPS = 4, 40  # over a block, before their rate is judged and at most
 SLOW = 0.8  # part of the gap that is left after a sweep
@@ -60,7 +61,7 @@ def solve_joint_kernel(
     decide = Labels(frozen and nu > 0, control.tol)
     movable = state.movable()
     newton = BlockNewton(state, control, threads)
-    size = state.block_rows
+    size, largest = min(USUAL_BLOCK, state.block_rows), state.block_rows
     limit = max(10_000, 100 * m)
     iteration, status = 0, None
     now = Measured(math.inf, math.inf, math.inf, 0)
@@ -79,7 +80,9 @@ def solve_joint_kernel(
         if status is None:
             status = _reassign(state, control)
     while True:
-        now = Measured(*state.measure())
+        before, now = now, Measured(*state.measure())
+        if newton.used and now.gap > LITTLE * before.gap:  # the other rows undo most of it
+            size = min(largest, 2 * size)
         verdict = decide.judge(now)
         dual = now.relaxed - now.gap
         if dual > best_dual + STALL_PROGRESS * max(1.0, abs(dual)):
@@ -95,13 +98,14 @@ def solve_joint_kernel(
         if verdict == "reassign":
             if best is None or now.objective < best[0].objective:
                 best = (now, state.duals(), state.margins.copy())
-            status = _reassign(state, control)
+            status = _reassign(state, control, newton, now, decide.tolerance, size)
             best_dual, best_iteration = -math.inf, iteration  # another problem, another dual
+            if status is None:
+                iteration += 1
+                continue
         _solve_block(state, newton, _largest(state.gaps, movable, size), now, decide.tolerance, control)
         if newton.cost > MOST_COST:
-            size = max(LEAST_BLOCK, int(0.8 * size * (MOST_COST / newton.cost) ** (1 / 3)))
-        elif newton.cost < MOST_COST / 8:
-            size = min(state.block_rows, 2 * size)
+            largest = size = max(LEAST_BLOCK, int(0.8 * size * (MOST_COST / newton.cost) ** (1 / 3)))
         iteration += 1
     duals, margins = state.duals(), state.margins
     if status != CONVERGED and best is not None and best[0].objective < now.objective:
@@ -144,17 +148,23 @@ def _solve_block(
     tolerance: float,
     control: Control,
 ) -> None:
-    """Sweeps over a block while they promise to end soon, Newton's method else."""
+    """Sweeps over a block while they promise to end soon, Newton's method else.
+
+    Once it was needed it comes first: one-row steps raise the dual, but at large C they spoil the scores."""
     state.open_block(rows)
-    newton.cost = 0.0
+    newton.used, newton.cost = newton.needed, 0.0
     gap = float(state.gaps[rows].sum())
     target = max(BLOCK_GAP * gap, SHARE * tolerance * max(1.0, abs(now.relaxed)) * gap / now.gap)
+    done = newton.needed and newton.improve(target)
     for sweep in range(1, MAX_SWEEPS + 1):
+        if done:
+            break
         state.sweep(True)
         before, gap = gap, state.block_gap()
         if gap <= target or control.out_of_time() is not None:
             break
         if sweep >= FIRST_SWEEPS and not gap <= SLOW * before:
+            newton.used = newton.needed = True
             newton.improve(target)
             break
     state.close_block()
@@ -186,15 +196,34 @@ def _begin(state: JointKernel, scores: Floats, control: Control) -> str | None:
     return None
 
 
-def _reassign(state: JointKernel, control: Control) -> str | None:
-    """q (or M) of the last measurement; rows with beta are solved anew. A status when the time is over."""
+def _reassign(
+    state: JointKernel,
+    control: Control,
+    newton: BlockNewton | None = None,
+    now: Measured | None = None,
+    tolerance: float = 1.0,
+    size: int = 0,
+) -> str | None:
+    """q (or M) of the last measurement; rows with beta are solved anew. A status when the time is over.
+
+    Where sweeps were too slow for the last block, Newton's method moves the rows: at large C one-row steps
+    to another q throw the scores far off.
+    """
     if state.frozen:
         state.references[:] = state.best_scores
         return None
     state.wanted[:] = state.best_wrong
     moving = (state.wanted != state.others) & (state.beta > 0)
     state.others[~moving] = state.wanted[~moving]
-    for rows in _blocks(np.flatnonzero(moving), state.block_rows):
+    rows = np.flatnonzero(moving)
+    if newton is not None and now is not None and newton.needed and 0 < len(rows) <= size:
+        worth = np.where(moving, np.inf, state.gaps)
+        state.open_block(_largest(worth, state.movable(), size))
+        switched = newton.improve(SHARE * tolerance * max(1.0, abs(now.relaxed)), switch=True)
+        state.close_block()
+        if switched:
+            return control.out_of_time()
+    for rows in _blocks(rows, min(USUAL_BLOCK, state.block_rows)):
         state.solve(rows, True)
         status = control.out_of_time()
         if status is not None:
