@@ -16,6 +16,10 @@ unknowns as multipliers are not 0,
 factorised, and a line search on the derivative  <u + s d - v(f + s K d), K d>. With a large t two or three
 steps are enough, but the proximal steps are short; so t falls as fast as Newton's method allows and rises
 where it does not end soon. The best v seen is taken over if D fell, so D never rises, whatever K is.
+
+One factorisation for N multipliers takes N^3/3 multiplications. With many classes the rows tie them together
+only loosely, and it is cheaper to invert one matrix per class, K + t I over the rows it is in play for, and
+to solve for the rows' ties (NewtonSystem): about rows^3/3, however many multipliers there are.
 """
 
 from __future__ import annotations
@@ -50,7 +54,7 @@ MAX_NEWTON_STEPS = 40  # of one proximal step; then t grows
 RISE = 5
 # how t falls, by the number of Newton steps it took
 FALLS = ((2, 0.1), (5, 0.3), (9, 0.6))
-CLOSE = 0.1  # 1/2 |grad|^2 of a proximal step's end, in units of the gap before
+CLOSE = 0.1  # 1/2 |u - v|^2 at a proximal step's end, in units of t/2 |v - centre|^2, or of the gap before
 SAME_GAP = 1.5  # the gap at the scores of v against that at f: nearly one point
 MAX_TRIES = 30
 SLOPE_LEFT = 0.1  # of the line search
@@ -58,7 +62,14 @@ LEAST_GAIN = 1e-13  # of D: less means nothing
 
 
 class _Point:
-    """Multipliers of the block with their v and the scores f they were made for."""
+    """Multipliers of the block and v; then the u and f they were made for, the scores of v and its gap."""
+
+    u: Floats
+    f: Floats
+    f_v: Floats
+    gap: float
+    newton_steps: int
+    solved: bool
 
     def __init__(self, shape: tuple[int, int]):
         self.zeta, self.v, self.beta = np.zeros(shape), np.zeros(shape), np.zeros(shape[0])
@@ -67,60 +78,67 @@ class _Point:
 class BlockNewton:
     """Newton's method on the open block of a state; what it learns about t stays from block to block."""
 
+    rows: NDArray[np.int64]
+    kernel: Floats
+    scale: float  # of t
+
     def __init__(self, state: JointKernel, control: Control, threads: int):
         self.state, self.control, self.threads = state, control, threads
         self.proximity = FIRST_PROXIMITY
         self.newton_steps = 0
         self.used = False  # for the last block
         self.needed = False  # for any block so far
-        self.cost = 0.0  # multiplications for the largest of the last block's systems
+        self.cost = 0.0  # multiplications for the largest of the last block's systems by classes
 
     def improve(self, target: float, switch: bool = False) -> bool:
         """Bring the open block's gap below the target, or as far as it goes; whether anything came of it.
 
-        `switch`: the rows take the q they want. Their v so far is the centre of the first proximal step, but no
-        multipliers of the new problem have it, so that there is no value of D to compare with.
+        `switch`: the rows take the q they want. Their v so far is the centre of the first proximal step,
+        but no multipliers of the new problem have it, so that there is no value of D to compare with.
         """
-        self.cost = 0.0
-        state = self.state
-        rows, self.kernel, scores = state.block, state.block_kernel(), state.block_scores()
-        self.rows = rows
-        zeta, beta, start = state.block_multipliers()
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._improve(target, switch)
+
+    def _improve(self, target: float, switch: bool) -> bool:
+        state, self.cost = self.state, 0.0
+        self.rows, self.kernel, scores = state.block, state.block_kernel(), state.block_scores()
         self.scale = float(state.block_curvatures().mean())
-        u, f = start.copy(), scores.copy()
+        zeta, beta, start = state.block_multipliers()
         others = scores - self._times(start)  # b
-        gap, conjugate = block_gap(state, rows, f, zeta, beta)
-        best = 0.5 * float(np.vdot(start, f + others)) + conjugate
+        gap, conjugate = block_gap(state, self.rows, scores, zeta, beta)
+        best = 0.5 * float(np.vdot(start, scores + others)) + conjugate
+        if not math.isfinite(gap + best):  # an indefinite kernel without bound
+            return False
+        q_before = state.others[self.rows]
         if switch:
-            q_before = state.others[rows]
-            state.others[rows] = state.wanted[rows]
+            state.others[self.rows] = state.wanted[self.rows]
             best = math.inf
-        centre, f_centre, taken = start, f, None
+        taken: _Point | None = None
+        centre, u, f = start, start, scores
         for _ in range(MAX_PROXIMAL_STEPS):
-            end = self._proximal_step(centre, u, f, gap, target)
-            if end is None:
+            point = self._proximal_step(centre, u, f, gap, target)
+            if point is None:
                 break
-            point, u, f, f_v, n_steps, gap_there, solved = end
-            value = block_gap(state, rows, f_v, point.zeta, point.beta)[1]
-            value += 0.5 * float(np.vdot(point.v, f_v + others))
-            fell = value < best - (LEAST_GAIN * abs(best) if best < math.inf else 0)
+            value = block_gap(state, self.rows, point.f_v, point.zeta, point.beta)[1]
+            value += 0.5 * float(np.vdot(point.v, point.f_v + others))
+            fell = best == math.inf or value < best - LEAST_GAIN * abs(best)
             if fell:
-                best, taken, gap = value, point, gap_there
-                centre, f_centre = point.v, f_v
-                if gap <= target:
-                    break
-            if not self._adapt(n_steps, solved and fell) or (solved and not fell and n_steps == 0):
+                best, taken, gap, centre = value, point, point.gap, point.v
+            if (fell and gap <= target) or self.control.out_of_time() is not None:
                 break
-            if not (solved and fell):
-                u, f = centre.copy(), f_centre.copy()
-            if self.control.out_of_time() is not None:
+            if not self._adapt(point.newton_steps, point.solved and fell):
                 break
+            if point.solved and fell:
+                u, f = point.u, point.f
+            else:
+                u, f = (start, scores) if taken is None else (taken.v, taken.f_v)
         self.proximity = min(FIRST_PROXIMITY, GROWTH_BETWEEN_BLOCKS * self.proximity)
-        if taken is not None:
-            state.set_block(taken.zeta, taken.beta, taken.v - start, scores + self._times(taken.v - start))
-        elif switch:
-            state.others[rows] = q_before
-        return taken is not None
+        if taken is None:
+            state.others[self.rows] = q_before
+            return False
+        change = taken.v - start
+        state.set_block(taken.zeta, taken.beta, change, scores + self._times(change))
+        return True
 
     def _times(self, x: Floats) -> Floats:
         return kernel_times(self.kernel, x, self.state.n_classes)
@@ -128,16 +146,16 @@ class BlockNewton:
     def _adapt(self, n_steps: int, good: bool) -> bool:
         """The next t; False: there is none."""
         if good:
-            for most, fall in FALLS:
-                if n_steps <= most:
-                    self.proximity = max(LEAST_PROXIMITY, fall * self.proximity)
-                    break
+            fall = next((fall for most, fall in FALLS if n_steps <= most), 1.0)
+            self.proximity = max(LEAST_PROXIMITY, fall * self.proximity)
             return True
         self.proximity *= RISE
         return self.proximity <= RISE * FIRST_PROXIMITY
 
-    def _proximal_step(self, centre: Floats, u: Floats, f: Floats, gap: float, target: float):
-        """(multipliers, u, f, scores of v, Newton steps, gap, whether solved); None: the system cannot be solved."""
+    def _proximal_step(
+        self, centre: Floats, u: Floats, f: Floats, gap: float, target: float
+    ) -> _Point | None:
+        """Newton steps from u, with scores f, towards the minimum; None: a system cannot be solved."""
         state, rows, t = self.state, self.rows, self.proximity * self.scale
         point = _Point(centre.shape)
         proximal_rows(state, rows, t, f, centre, point.zeta, point.beta, point.v)
@@ -146,17 +164,17 @@ class BlockNewton:
             residual = point.v - u
             image = self._times(residual)
             distance = 0.5 * float(np.vdot(residual, image))
+            moved = 0.5 * t * float(np.square(point.v - centre).sum())
             f_v = f + image
             gap_v = block_gap(state, rows, f_v, point.zeta, point.beta)[0]
             gap_u = block_gap(state, rows, f, point.zeta, point.beta)[0] + distance
-            moved = 0.5 * t * float(np.square(point.v - centre).sum())
             solved = (
                 gap_v <= target
                 or (distance <= CLOSE * moved and gap_u > target)
                 or (distance <= CLOSE * gap and gap_v <= SAME_GAP * gap_u)
             )
             if solved or n_steps >= MAX_NEWTON_STEPS or self.control.out_of_time() is not None:
-                return point, u, f, f_v, n_steps, gap_v, solved
+                break
             step = self._solve_system(t, point, image)
             if step is None:
                 return None
@@ -164,14 +182,17 @@ class BlockNewton:
             change = self._times(direction)
             slope = -float(np.vdot(residual, change))
             if not slope < 0:
-                return point, u, f, f_v, n_steps, gap_v, False
-            length = self._line_search(t, centre, u, f, direction, change, slope, point)
+                break
+            length = self._line_search(t, centre, (u, direction), (f, change), slope, point)
             u, f = u + length * direction, f + length * change
             n_steps += 1
             self.newton_steps += 1
+        point.u, point.f, point.f_v = u, f, f_v
+        point.gap, point.newton_steps, point.solved = gap_v, n_steps, solved
+        return point
 
     def _solve_system(self, t: float, point: _Point, right: Floats) -> Floats | None:
-        """P c of the Newton step; None: the system is too large or not positive definite, or the time is over."""
+        """P c of the Newton step; None: the system is too large or not positive definite, or time is over."""
         system = (self.state, self.rows, self.kernel, t, point.zeta, point.beta)
         direct = (np.count_nonzero(point.zeta) + np.count_nonzero(point.beta)) ** 3 / 3
         if direct <= SMALL_COST:
@@ -195,15 +216,22 @@ class BlockNewton:
                 return None
         return by_class.solve(right)
 
-    def _line_search(self, t, centre, u, f, direction, change, slope, point) -> float:
-        """A length whose derivative is near 0, and 1 where that is too short; the point's multipliers follow."""
+    def _line_search(
+        self,
+        t: float,
+        centre: Floats,
+        u: tuple[Floats, Floats],
+        f: tuple[Floats, Floats],
+        slope: float,
+        point: _Point,
+    ) -> float:
+        """A length where the derivative is near 0, 1 where that is still falling; the point moves there."""
         low, high, at_low, at_high = 0.0, math.inf, slope, math.inf
         length = 1.0
         for trial in range(MAX_TRIES):
-            proximal_rows(
-                self.state, self.rows, t, f + length * change, centre, point.zeta, point.beta, point.v
-            )
-            now = float(np.vdot(u + length * direction - point.v, change))
+            scores = f[0] + length * f[1]
+            proximal_rows(self.state, self.rows, t, scores, centre, point.zeta, point.beta, point.v)
+            now = float(np.vdot(u[0] + length * u[1] - point.v, f[1]))
             if abs(now) <= SLOPE_LEFT * -slope or (now <= 0 and high == math.inf):
                 break
             if now < 0:

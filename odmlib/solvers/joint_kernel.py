@@ -2,9 +2,9 @@
 
 Block ascent on the dual. The scores of all rows are kept, class after class. An iteration takes the rows
 whose parts of the duality gap are the largest, fetches their kernel rows at once, makes sweeps of exact
-one-row steps (class_block.h) over the block with its own small kernel matrix, and then brings the scores
-of all rows up to date. The gap on all rows is known after every iteration without any kernel work. 1/2
-sum |w_l|^2 = 1/2 sum v_il f_il.
+one-row steps (class_block.h) over the block with its own small kernel matrix, or Newton steps where those
+are slow (joint_block.py), and then brings the scores of all rows up to date. The gap on all rows is known
+after every iteration without any kernel work. 1/2 sum |w_l|^2 = 1/2 sum v_il f_il.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
 from odmlib.solvers._joint_kernel import JointKernel
 from odmlib.solvers.control import CONVERGED, STALLED, Control, SolverResult
-from odmlib.solvers.joint_block import MOST_COST, BlockNewton
 from odmlib.solvers.joint import Labels, Measured
+from odmlib.solvers.joint_block import MOST_COST, BlockNewton
 from odmlib.solvers.working_set import float32_is_too_coarse
 
 Floats = NDArray[np.float64]
 
 # of a block; large C needs many: rows that are solved together do not undo each other's steps
 LEAST_BLOCK, USUAL_BLOCK, MOST_BLOCK = 128, 1024, 3072
-LITTLE = 0.5  # blocks grow where one of them, solved by Newton's method, leaves more than this part of the gap
+MOST_LOCAL_VALUES = 400_000  # of a (rows x classes) matrix of blocks larger than the usual ones
+LITTLE = 0.5  # where a block solved by Newton's method leaves more than this part of the gap, blocks grow
 MOST_BLOCK_VALUES = 15_000_000  # kernel values of a block: between two looks at the clock
 FIRST_SWEEPS, MAX_SWEEPS = 4, 40  # over a block, before their rate is judged and at most
 SLOW = 0.8  # part of the gap that is left after a sweep
-BLOCK_GAP, SHARE = 0.02, 0.5  # a block is solved when so much of its gap, or of the gap that may stay, is left
+BLOCK_GAP, SHARE = 0.02, 0.5  # a block is solved with so much of its gap left, or of the gap that may stay
 STALL_PASSES = 50  # through all rows without a better dual value
 STALL_PROGRESS = 1e-10
 
@@ -56,7 +57,8 @@ def solve_joint_kernel(
     """
     m, frozen = kernel.n_rows, relaxation == "frozen"
     cache = RowCache(kernel, cache_bytes, float32_is_too_coarse(kernel, costs))
-    block = max(LEAST_BLOCK, min(MOST_BLOCK, MOST_BLOCK_VALUES // max(1, m)))
+    block = max(USUAL_BLOCK, min(MOST_BLOCK, MOST_LOCAL_VALUES // n_classes))
+    block = max(LEAST_BLOCK, min(m, block, MOST_BLOCK_VALUES // max(1, m)))
     state = JointKernel(kernel, labels, costs, n_classes, nu, theta, frozen, seed, cache, block, threads)
     decide = Labels(frozen and nu > 0, control.tol)
     movable = state.movable()
@@ -223,8 +225,8 @@ def _reassign(
         state.close_block()
         if switched:
             return control.out_of_time()
-    for rows in _blocks(rows, min(USUAL_BLOCK, state.block_rows)):
-        state.solve(rows, True)
+    for part in _blocks(rows, min(USUAL_BLOCK, state.block_rows)):
+        state.solve(part, True)
         status = control.out_of_time()
         if status is not None:
             return status
