@@ -15,6 +15,7 @@ from odmlib.solvers._joint cimport (
 cdef extern from "dense.h" nogil:
     void odm_add_rows(const void **rows, bint wide, const double *factors, index_t n_rows, index_t n_columns,
                       double *sums, int n_threads) noexcept
+    void odm_add_multiple(index_t n, double factor, const double *x, double *y) noexcept
 
 cdef int MAX_SWEEPS = 30        # over one block
 cdef double ENOUGH = 0.05       # of the block's largest violation: sweeps end there
@@ -34,6 +35,7 @@ cdef class JointKernel(JointMultipliers):
     cdef object kernel_memory
     cdef const index_t[::1] rows
     cdef index_t[::1] order
+    # of the open block: scores class after class, as a step of one row changes few classes of all the others
     cdef double[:, ::1] local_scores, moves, local_kernel
     cdef void **pointers
 
@@ -43,7 +45,7 @@ cdef class JointKernel(JointMultipliers):
         self.scores, self.gaps = np.zeros((n_classes, self.n_rows)), np.zeros(self.n_rows)
         self.F, self.row_gaps = self.scores, self.gaps
         self.block_rows = max(1, min(block_rows, cache.capacity))
-        self.local_scores = np.zeros((self.block_rows, self.padded))
+        self.local_scores = np.zeros((self.padded, self.block_rows))
         self.moves = np.zeros((self.block_rows, self.padded))
         self.kernel_memory = np.empty(self.block_rows ** 2)
         self.pointers = <void **>malloc(self.block_rows * sizeof(void *))
@@ -134,7 +136,7 @@ cdef class JointKernel(JointMultipliers):
                 for c in range(n):
                     self.local_kernel[r, c] = self.value(self.pointers[r], self.rows[c])
                 for l in range(self.n_classes):
-                    self.local_scores[r, l] = self.F[l, self.rows[r]]
+                    self.local_scores[l, r] = self.F[l, self.rows[r]]
                     self.moves[r, l] = 0
 
     def sweep(self, bint upper):
@@ -146,7 +148,7 @@ cdef class JointKernel(JointMultipliers):
                 shuffle(&self.order[0], n, &self.generator)
             for c in range(n):
                 r = self.order[c]
-                memcpy(self.s.scores, &self.local_scores[r, 0], self.padded * sizeof(double))
+                self.gather(r)
                 violation = odm_joint_solve(&self.s, self.rows[r], self.s.scores, self.s.curvatures[self.rows[r]],
                                             upper, &n_changed)
                 if violation < 0:
@@ -168,7 +170,7 @@ cdef class JointKernel(JointMultipliers):
         cdef double best_score, margin
         with nogil:
             for r in range(self.rows.shape[0]):
-                memcpy(self.s.scores, &self.local_scores[r, 0], self.padded * sizeof(double))
+                self.gather(r)
                 odm_joint_measure(&self.s, self.rows[r], self.s.scores, &sums, &best, &best_score, &margin)
         return sums.gap
 
@@ -177,7 +179,8 @@ cdef class JointKernel(JointMultipliers):
         return np.asarray(self.local_kernel)
 
     def block_scores(self):
-        return np.array(self.local_scores[:len(self.block)])
+        """Rows of the open block x padded classes."""
+        return np.ascontiguousarray(np.asarray(self.local_scores)[:, :len(self.block)].T)
 
     def block_curvatures(self):
         return self.kept[2][self.block]
@@ -206,7 +209,7 @@ cdef class JointKernel(JointMultipliers):
         if not stored:
             raise MemoryError("no memory for the multipliers")
         np.asarray(self.moves)[:n] += changes
-        np.asarray(self.local_scores)[:n] = scores
+        np.asarray(self.local_scores)[:, :n] = scores.T
 
     def close_block(self):
         """The scores of all rows follow the open block."""
@@ -231,14 +234,17 @@ cdef class JointKernel(JointMultipliers):
             return (<double *>row)[column]
         return (<float *>row)[column]
 
+    cdef void gather(self, index_t r) noexcept nogil:
+        """The scores of row r of the block, as a stripe of classes."""
+        cdef index_t l
+        for l in range(self.padded):
+            self.s.scores[l] = self.local_scores[l, r]
+
     cdef void spread(self, index_t r, index_t n, index_t n_changed) noexcept nogil:
         """Row r of the block has moved by s.change: the block's scores follow."""
-        cdef index_t c, p
+        cdef index_t p
         cdef int32_t l
         for p in range(n_changed):
             l = self.s.changed[p]
             self.moves[r, l] += self.s.change[l]
-        for c in range(n):
-            for p in range(n_changed):
-                l = self.s.changed[p]
-                self.local_scores[c, l] += self.local_kernel[r, c] * self.s.change[l]
+            odm_add_multiple(n, self.s.change[l], &self.local_kernel[r, 0], &self.local_scores[l, 0])
