@@ -162,18 +162,6 @@ cdef class JointKernel(JointMultipliers):
         self.sweeps += 1
         return largest
 
-    def block_gap(self):
-        """The open block's part of the gap."""
-        cdef odm_joint_sums sums = odm_joint_sums(0, 0, 0, 0)
-        cdef index_t r
-        cdef int32_t best
-        cdef double best_score, margin
-        with nogil:
-            for r in range(self.rows.shape[0]):
-                self.gather(r)
-                odm_joint_measure(&self.s, self.rows[r], self.s.scores, &sums, &best, &best_score, &margin)
-        return sums.gap
-
     def block_kernel(self):
         """The kernel matrix of the open block."""
         return np.asarray(self.local_kernel)

@@ -43,7 +43,7 @@ from odmlib.solvers.control import Control
 Floats = NDArray[np.float64]
 
 MOST_COST = 1.3e10  # multiplications for a system solved class by class, in slices: a second or two
-MOST_DIRECT_COST = 4e9  # and for one solved in one go: some tenths of a second
+MOST_DIRECT_COST = 2e9  # and for one solved in one go: some tenths of a second
 SMALL_COST = 1e7  # no other way can be faster
 CLASS_FACTOR = 3  # what a multiplication costs when the system is solved class by class
 FIRST_PROXIMITY = 0.1  # t in units of the kernel's diagonal
@@ -86,8 +86,7 @@ class BlockNewton:
         self.state, self.control, self.threads = state, control, threads
         self.proximity = FIRST_PROXIMITY
         self.newton_steps = 0
-        self.used = False  # for the last block
-        self.needed = False  # for any block so far
+        self.needed = False
         self.cost = 0.0  # multiplications for the largest of the last block's systems by classes
 
     def improve(self, target: float, switch: bool = False) -> bool:

@@ -29,8 +29,7 @@ LEAST_BLOCK, USUAL_BLOCK, MOST_BLOCK = 128, 1024, 3072
 MOST_LOCAL_VALUES = 400_000  # of a (rows x classes) matrix of blocks larger than the usual ones
 LITTLE = 0.5  # where a block solved by Newton's method leaves more than this part of the gap, blocks grow
 MOST_BLOCK_VALUES = 15_000_000  # kernel values of a block: between two looks at the clock
-FIRST_SWEEPS, MAX_SWEEPS = 4, 40  # over a block, before their rate is judged and at most
-SLOW = 0.8  # part of the gap that is left after a sweep
+JUDGED_BLOCKS, PATIENCE = 4, 25  # Newton's method is needed where sweeps want so many blocks more
 BLOCK_GAP, SHARE = 0.02, 0.5  # a block is solved with so much of its gap left, or of the gap that may stay
 STALL_PASSES = 50  # through all rows without a better dual value
 STALL_PROGRESS = 1e-10
@@ -69,10 +68,11 @@ def solve_joint_kernel(
     now = Measured(math.inf, math.inf, math.inf, 0)
     best: tuple[Measured, Floats, Floats] | None = None  # of lowest J when q was taken anew
     best_dual, best_iteration = -math.inf, 0
+    gaps: list[float] = []  # on the present q, block after block
     if start is not None:
         status = _begin(state, start, control)
     elif nu > 0 and not frozen and n_classes > 2:  # the first q: from a pass with beta = 0
-        for rows in _blocks(np.random.default_rng(seed).permutation(movable), state.block_rows):
+        for rows in _blocks(np.random.default_rng(seed).permutation(movable), size):
             state.solve(rows, False)
             iteration += 1
             status = control.step(iteration, 0.0, math.inf, limit)
@@ -83,7 +83,7 @@ def solve_joint_kernel(
             status = _reassign(state, control)
     while True:
         before, now = now, Measured(*state.measure())
-        if newton.used and now.gap > LITTLE * before.gap:  # the other rows undo most of it
+        if newton.needed and now.gap > LITTLE * before.gap:  # the other rows undo most of it
             size = min(largest, 2 * size)
         verdict = decide.judge(now)
         dual = now.relaxed - now.gap
@@ -102,10 +102,14 @@ def solve_joint_kernel(
                 best = (now, state.duals(), state.margins.copy())
             status = _reassign(state, control, newton, now, decide.tolerance, size)
             best_dual, best_iteration = -math.inf, iteration  # another problem, another dual
+            gaps = []
             if status is None:
                 iteration += 1
                 continue
-        _solve_block(state, newton, _largest(state.gaps, movable, size), now, decide.tolerance, control)
+        gaps.append(now.gap)
+        target = decide.tolerance * max(1.0, abs(now.relaxed))
+        newton.needed = newton.needed or _too_slow(gaps, target)
+        _solve_block(state, newton, _largest(state.gaps, movable, size), now, decide.tolerance)
         if newton.cost > MOST_COST:
             largest = size = max(LEAST_BLOCK, int(0.8 * size * (MOST_COST / newton.cost) ** (1 / 3)))
         iteration += 1
@@ -143,33 +147,27 @@ def solve_joint_kernel(
 
 
 def _solve_block(
-    state: JointKernel,
-    newton: BlockNewton,
-    rows: NDArray[np.int64],
-    now: Measured,
-    tolerance: float,
-    control: Control,
+    state: JointKernel, newton: BlockNewton, rows: NDArray[np.int64], now: Measured, tolerance: float
 ) -> None:
-    """Sweeps over a block while they promise to end soon, Newton's method else.
-
-    Once it was needed it comes first: one-row steps raise the dual, but at large C they spoil the scores."""
-    state.open_block(rows)
-    newton.used, newton.cost = newton.needed, 0.0
-    gap = float(state.gaps[rows].sum())
-    target = max(BLOCK_GAP * gap, SHARE * tolerance * max(1.0, abs(now.relaxed)) * gap / now.gap)
-    done = newton.needed and newton.improve(target)
-    for sweep in range(1, MAX_SWEEPS + 1):
+    """Sweeps over a block; Newton's method where it is needed: one-row steps raise the dual there, too, but
+    at large C they spoil the scores."""
+    if newton.needed:
+        state.open_block(rows)
+        gap = float(state.gaps[rows].sum())
+        share = SHARE * tolerance * max(1.0, abs(now.relaxed)) * gap / now.gap
+        done = newton.improve(max(BLOCK_GAP * gap, share))
+        state.close_block()
         if done:
-            break
-        state.sweep(True)
-        before, gap = gap, state.block_gap()
-        if gap <= target or control.out_of_time() is not None:
-            break
-        if sweep >= FIRST_SWEEPS and not gap <= SLOW * before:
-            newton.used = newton.needed = True
-            newton.improve(target)
-            break
-    state.close_block()
+            return
+    state.solve(rows, True)
+
+
+def _too_slow(gaps: list[float], target: float) -> bool:
+    """Whether blocks at the rate of the last ones are far from bringing the gap to the target."""
+    if len(gaps) <= JUDGED_BLOCKS or not 0 < target < gaps[-1]:
+        return False
+    fall = math.log(min(gaps[-JUDGED_BLOCKS:]) / gaps[-JUDGED_BLOCKS - 1]) / JUDGED_BLOCKS
+    return fall >= 0 or math.log(target / gaps[-1]) / fall > PATIENCE
 
 
 def _largest(gaps: Floats, movable: NDArray[np.int64], n: int) -> NDArray[np.int64]:
