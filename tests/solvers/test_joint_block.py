@@ -12,7 +12,7 @@ from odmlib.data.dataset import Dataset
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
-from odmlib.solvers import joint_block
+from odmlib.solvers import joint_block, joint_kernel
 from odmlib.solvers._inverse import STEP_WIDTH, inverse_step, scratch_size
 from odmlib.solvers._joint_block import NewtonSystem, kernel_times, proximal_rows, solve_directly
 from odmlib.solvers._joint_kernel import JointKernel
@@ -75,10 +75,16 @@ def test_newton_system_is_the_derivative(frozen, method):
     np.testing.assert_allclose(direction - (v_there - v) / step, residual, atol=2e-5)
 
 
+def impatient(monkeypatch):
+    monkeypatch.setattr(joint_kernel, "JUDGED_BLOCKS", 1)
+    monkeypatch.setattr(joint_kernel, "PATIENCE", 0)
+
+
 @pytest.mark.parametrize("small", [0.0, np.inf])
 @pytest.mark.parametrize("relaxation", ["majorise", "frozen"])
 def test_large_costs(monkeypatch, small, relaxation):
-    """Solved directly or class by class; sweeps alone were at a gap of 0.9 after as many iterations."""
+    """Newton's method almost from the start; its systems solved directly or class by class."""
+    impatient(monkeypatch)
     monkeypatch.setattr(joint_block, "SMALL_COST", small)
     monkeypatch.setattr(joint_block, "CLASS_FACTOR", 1e-6)
     X, labels = problem(20, m=300, k=5)
@@ -95,6 +101,7 @@ def test_large_costs(monkeypatch, small, relaxation):
 
 
 def test_threads_change_no_bit(monkeypatch):
+    impatient(monkeypatch)
     monkeypatch.setattr(joint_block, "CLASS_FACTOR", 0.01)
     X, labels = problem(22, m=300, k=4)
     costs = np.full(300, 1000.0)
@@ -151,4 +158,4 @@ def test_vowel_at_large_C(gamma):
     X, y = real_set("vowel.scale")
     model = odmlib.train(X, y, machine="mcodm", kernel="rbf", gamma=gamma, C=1024)
     assert model.report["status"] == CONVERGED and model.report["gap"] <= 1e-3
-    assert model.report["iterations"] < 20
+    assert model.report["iterations"] < 40
