@@ -158,4 +158,4 @@ def test_vowel_at_large_C(gamma):
     X, y = real_set("vowel.scale")
     model = odmlib.train(X, y, machine="mcodm", kernel="rbf", gamma=gamma, C=1024)
     assert model.report["status"] == CONVERGED and model.report["gap"] <= 1e-3
-    assert model.report["iterations"] < 40
+    assert model.report["iterations"] < 100
