@@ -2,9 +2,9 @@
 
 Block ascent on the dual. The scores of all rows are kept, class after class. An iteration takes the rows
 whose parts of the duality gap are the largest, fetches their kernel rows at once, makes sweeps of exact
-one-row steps (class_block.h) over the block with its own small kernel matrix, and then brings the scores
-of all rows up to date. The gap on all rows is known after every iteration without any kernel work. 1/2
-sum |w_l|^2 = 1/2 sum v_il f_il.
+one-row steps (class_block.h) over the block with its own small kernel matrix, or Newton steps where those
+are slow (joint_block.py), and then brings the scores of all rows up to date. The gap on all rows is known
+after every iteration without any kernel work. 1/2 sum |w_l|^2 = 1/2 sum v_il f_il.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from odmlib.kernels.kernel import Kernel
 from odmlib.solvers._joint_kernel import JointKernel
 from odmlib.solvers.control import CONVERGED, STALLED, Control, SolverResult
 from odmlib.solvers.joint import Labels, Measured
+from odmlib.solvers.joint_block import MOST_COST, BlockNewton
 from odmlib.solvers.working_set import float32_is_too_coarse
 
 Floats = NDArray[np.float64]
 
 # of a block; large C needs many: rows that are solved together do not undo each other's steps
-LEAST_BLOCK, MOST_BLOCK = 128, 1024
+LEAST_BLOCK, USUAL_BLOCK, MOST_BLOCK = 128, 1024, 3072
+MOST_LOCAL_VALUES = 400_000  # of a (rows x classes) matrix of blocks larger than the usual ones
+LITTLE = 0.5  # where a block solved by Newton's method leaves more than this part of the gap, blocks grow
 MOST_BLOCK_VALUES = 15_000_000  # kernel values of a block: between two looks at the clock
+JUDGED_BLOCKS, PATIENCE = 4, 80  # Newton's method is needed where sweeps want so many blocks more
+BLOCK_GAP, SHARE = 0.02, 0.5  # a block is solved with so much of its gap left, or of the gap that may stay
 STALL_PASSES = 50  # through all rows without a better dual value
 STALL_PROGRESS = 1e-10
 
@@ -51,19 +56,23 @@ def solve_joint_kernel(
     """
     m, frozen = kernel.n_rows, relaxation == "frozen"
     cache = RowCache(kernel, cache_bytes, float32_is_too_coarse(kernel, costs))
-    block = max(LEAST_BLOCK, min(m // 2, MOST_BLOCK, MOST_BLOCK_VALUES // max(1, m)))
+    block = max(USUAL_BLOCK, min(MOST_BLOCK, MOST_LOCAL_VALUES // n_classes))
+    block = max(LEAST_BLOCK, min(m, block, MOST_BLOCK_VALUES // max(1, m)))
     state = JointKernel(kernel, labels, costs, n_classes, nu, theta, frozen, seed, cache, block, threads)
     decide = Labels(frozen and nu > 0, control.tol)
     movable = state.movable()
+    newton = BlockNewton(state, control, threads)
+    size, largest = min(USUAL_BLOCK, state.block_rows), state.block_rows
     limit = max(10_000, 100 * m)
     iteration, status = 0, None
     now = Measured(math.inf, math.inf, math.inf, 0)
     best: tuple[Measured, Floats, Floats] | None = None  # of lowest J when q was taken anew
     best_dual, best_iteration = -math.inf, 0
+    gaps: list[float] = []  # on the present q, block after block
     if start is not None:
         status = _begin(state, start, control)
     elif nu > 0 and not frozen and n_classes > 2:  # the first q: from a pass with beta = 0
-        for rows in _blocks(np.random.default_rng(seed).permutation(movable), state.block_rows):
+        for rows in _blocks(np.random.default_rng(seed).permutation(movable), size):
             state.solve(rows, False)
             iteration += 1
             status = control.step(iteration, 0.0, math.inf, limit)
@@ -73,7 +82,9 @@ def solve_joint_kernel(
         if status is None:
             status = _reassign(state, control)
     while True:
-        now = Measured(*state.measure())
+        before, now = now, Measured(*state.measure())
+        if newton.needed and now.gap > LITTLE * before.gap:  # the other rows undo most of it
+            size = min(largest, 2 * size)
         verdict = decide.judge(now)
         dual = now.relaxed - now.gap
         if dual > best_dual + STALL_PROGRESS * max(1.0, abs(dual)):
@@ -89,9 +100,18 @@ def solve_joint_kernel(
         if verdict == "reassign":
             if best is None or now.objective < best[0].objective:
                 best = (now, state.duals(), state.margins.copy())
-            status = _reassign(state, control)
+            status = _reassign(state, control, newton, now, decide.tolerance, size)
             best_dual, best_iteration = -math.inf, iteration  # another problem, another dual
-        state.solve(_largest(state.gaps, movable, state.block_rows), True)
+            gaps = []
+            if status is None:
+                iteration += 1
+                continue
+        gaps.append(now.gap)
+        target = decide.tolerance * max(1.0, abs(now.relaxed))
+        newton.needed = newton.needed or _too_slow(gaps, target)
+        _solve_block(state, newton, _largest(state.gaps, movable, size), now, decide.tolerance)
+        if newton.cost > MOST_COST:
+            largest = size = max(LEAST_BLOCK, int(0.8 * size * (MOST_COST / newton.cost) ** (1 / 3)))
         iteration += 1
     duals, margins = state.duals(), state.margins
     if status != CONVERGED and best is not None and best[0].objective < now.objective:
@@ -117,12 +137,37 @@ def solve_joint_kernel(
             "misplaced": now.misplaced,
             "active_multipliers": state.n_active,
             "sweeps": state.sweeps,
+            "newton_steps": newton.newton_steps,
             "block_rows": state.block_rows,
             "cache_hits": cache.hits,
             "cache_misses": cache.misses,
             "float64": cache.wide,
         },
     )
+
+
+def _solve_block(
+    state: JointKernel, newton: BlockNewton, rows: NDArray[np.int64], now: Measured, tolerance: float
+) -> None:
+    """Sweeps over a block; Newton's method where it is needed: one-row steps raise the dual there, too, but
+    at large C they spoil the scores."""
+    if newton.needed:
+        state.open_block(rows)
+        gap = float(state.gaps[rows].sum())
+        share = SHARE * tolerance * max(1.0, abs(now.relaxed)) * gap / now.gap
+        done = newton.improve(max(BLOCK_GAP * gap, share))
+        state.close_block()
+        if done:
+            return
+    state.solve(rows, True)
+
+
+def _too_slow(gaps: list[float], target: float) -> bool:
+    """Whether blocks at the rate of the last ones are far from bringing the gap to the target."""
+    if len(gaps) <= JUDGED_BLOCKS or not 0 < target < gaps[-1]:
+        return False
+    fall = math.log(min(gaps[-JUDGED_BLOCKS:]) / gaps[-JUDGED_BLOCKS - 1]) / JUDGED_BLOCKS
+    return fall >= 0 or math.log(target / gaps[-1]) / fall > PATIENCE
 
 
 def _largest(gaps: Floats, movable: NDArray[np.int64], n: int) -> NDArray[np.int64]:
@@ -151,16 +196,35 @@ def _begin(state: JointKernel, scores: Floats, control: Control) -> str | None:
     return None
 
 
-def _reassign(state: JointKernel, control: Control) -> str | None:
-    """q (or M) of the last measurement; rows with beta are solved anew. A status when the time is over."""
+def _reassign(
+    state: JointKernel,
+    control: Control,
+    newton: BlockNewton | None = None,
+    now: Measured | None = None,
+    tolerance: float = 1.0,
+    size: int = 0,
+) -> str | None:
+    """q (or M) of the last measurement; rows with beta are solved anew. A status when the time is over.
+
+    Where sweeps were too slow for the last block, Newton's method moves the rows: at large C one-row steps
+    to another q throw the scores far off.
+    """
     if state.frozen:
         state.references[:] = state.best_scores
         return None
     state.wanted[:] = state.best_wrong
     moving = (state.wanted != state.others) & (state.beta > 0)
     state.others[~moving] = state.wanted[~moving]
-    for rows in _blocks(np.flatnonzero(moving), state.block_rows):
-        state.solve(rows, True)
+    rows = np.flatnonzero(moving)
+    if newton is not None and now is not None and newton.needed and 0 < len(rows) <= size:
+        worth = np.where(moving, np.inf, state.gaps)
+        state.open_block(_largest(worth, state.movable(), size))
+        switched = newton.improve(SHARE * tolerance * max(1.0, abs(now.relaxed)), switch=True)
+        state.close_block()
+        if switched:
+            return control.out_of_time()
+    for part in _blocks(rows, min(USUAL_BLOCK, state.block_rows)):
+        state.solve(part, True)
         status = control.out_of_time()
         if status is not None:
             return status
