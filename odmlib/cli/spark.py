@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import logging
 import os
 import shutil
@@ -47,11 +46,7 @@ def spark_options(arguments: argparse.Namespace, options: TrainOptions) -> Train
         raise UsageError("-b 1 is not available with --spark")
     if arguments.training_set_file == "-":
         raise UsageError("--spark reads files where its tasks run, not standard input")
-    linear = options.kernel == "linear"
-    known = ("auto", "lbfgs") if linear else ("auto",)
-    if options.solver not in known:
-        raise UsageError(f"--solver must be {' or '.join(known)} with --spark, found {options.solver}")
-    if linear and options.partitions is not None:
+    if options.kernel == "linear" and options.partitions is not None:
         raise UsageError("--partitions has no meaning with kernel linear and --spark, which has its own")
     try:
         from odmlib.spark.limits import check_options
@@ -59,7 +54,7 @@ def spark_options(arguments: argparse.Namespace, options: TrainOptions) -> Train
         check_options(options)
     except ParameterError as error:
         raise UsageError(str(error)) from None
-    return dataclasses.replace(options, solver="lbfgs") if linear else options
+    return options
 
 
 def train_on_spark(arguments: argparse.Namespace, options: TrainOptions, progress: Any) -> Model:

@@ -262,7 +262,7 @@ class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsR
         return self._set(**given)
 
     def setMaxIter(self, value: int) -> ODMClassifier:
-        """Rounds of L-BFGS at most."""
+        """Rounds at most: steps of Newton's method, of L-BFGS for more than 1000 columns."""
         return self._set(maxIter=value)
 
     def setRegParam(self, value: float) -> ODMClassifier:
@@ -338,7 +338,6 @@ class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsR
         options = TrainOptions(
             machine="sodm",
             kernel=self.getKernel(),
-            solver="lbfgs" if linear and not self.isSet(self.approx) else "auto",
             nu=self.getNu(),
             theta=self.getTheta(),
             tol=self.getTol(),

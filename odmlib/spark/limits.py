@@ -18,5 +18,7 @@ def check_options(options: TrainOptions) -> None:
     if kernel != "linear" and options.approx is None and options.partition not in PARTITIONERS:
         known = ", ".join(PARTITIONERS)
         raise ParameterError(f"on Spark the partition must be one of {known}, found {options.partition}")
-    if options.approx is not None and options.solver != "auto":
-        raise ParameterError(f"on Spark nystrom has the solver lbfgs only, found {options.solver}")
+    by_weights = kernel == "linear" or options.approx is not None
+    solvers = ("auto", "newton", "lbfgs") if by_weights else ("auto",)
+    if options.solver not in solvers:
+        raise ParameterError(f"on Spark the solver must be {', '.join(solvers)}; found {options.solver}")

@@ -31,8 +31,11 @@ WDBC = str(ROOT / "data" / "wdbc.txt")
         ("-s 6 --margins x", "--margins is not available with --spark"),
         ("-s 6 -t sigmoid", "on Spark the kernel must be linear, rbf or poly, found sigmoid"),
         ("-s 6 --partition dc", "on Spark the partition must be one of"),
-        ("-s 6 -t linear --solver dsvrg", "--solver must be auto or lbfgs with --spark, found dsvrg"),
-        ("-s 6 --approx nystrom --solver newton", "--solver must be auto with --spark, found newton"),
+        ("-s 6 -t linear --solver dsvrg", "on Spark the solver must be auto, newton, lbfgs; found dsvrg"),
+        (
+            "-s 6 --approx nystrom --solver dcd",
+            "the solver must be auto, newton, lbfgs; found dcd",
+        ),
     ],
 )
 def test_what_is_not_available_is_told_before_spark_starts(tools, options, message):
@@ -105,7 +108,7 @@ def test_a_directory_becomes_a_model_file(tools, shared_session):
     assert (code, out) == (0, "")
     assert "odm-train: 569 rows, 30 features" in err and "converged after" in err
     report = json.loads(Path("j").read_text())
-    assert report["solver"] == "lbfgs" and report["gap"] <= 1e-3 and report["trace"]
+    assert report["solver"] == "newton" and report["gap"] <= 1e-3 and report["trace"]
     page = Path("r").read_text()
     assert "training accuracy" in page and "569" in page
     code, out, _ = tools.predict(f"{WDBC} parts.model o")

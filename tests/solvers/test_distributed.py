@@ -13,10 +13,12 @@ from odmlib.data.dataset import Dataset
 from odmlib.losses.loss import BandLoss
 from odmlib.solvers.control import Control
 from odmlib.solvers.distributed import SOLVERS, LocalBlocks, solve_lbfgs, split
+from odmlib.solvers.distributed import solve_newton as solve_by_newton
 from odmlib.solvers.newton import solve_newton
 from tests.reference_linear import random_problem
 
 LOSS = BandLoss(0.2, 0.5)
+ALL_SOLVERS = SOLVERS | {"newton": solve_by_newton}
 
 
 @pytest.fixture(scope="module")
@@ -37,23 +39,31 @@ def optimum(problem, bias=1.0, scale=1.0):
     return solve_newton(Rows(rows, bias), y, scale * costs, LOSS, Control(1e-12))
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", ALL_SOLVERS)
 @pytest.mark.parametrize("n_blocks", [1, 4, 7])
 def test_reaches_the_optimum_and_the_gap_holds(problem, solver, n_blocks):
     best = optimum(problem)
     for tol in (1e-2, 1e-5):
-        result = SOLVERS[solver](blocks_of(problem, n_blocks), Control(tol))
+        result = ALL_SOLVERS[solver](blocks_of(problem, n_blocks), Control(tol))
         assert result.status == "converged" and result.gap <= tol
         assert best.primal - 1e-9 <= result.primal
         assert result.primal - best.primal <= result.gap * max(1, result.primal) + 1e-9
     assert result.weights == pytest.approx(best.weights, abs=np.sqrt(2e-5 * best.primal))
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", ALL_SOLVERS)
 def test_starts_from_weights(problem, solver):
     best = optimum(problem)
-    result = SOLVERS[solver](blocks_of(problem), Control(1e-4), start=best.weights)
+    result = ALL_SOLVERS[solver](blocks_of(problem), Control(1e-4), start=best.weights)
     assert result.iterations == 0
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e6])
+def test_newton_takes_few_rounds_whatever_the_costs(problem, scale):
+    rows, y, costs = problem
+    result = solve_by_newton(blocks_of((rows, y, scale * costs)), Control(1e-8))
+    assert result.status == "converged" and result.iterations <= 25
+    assert result.primal == pytest.approx(optimum(problem, scale=scale).primal, rel=1e-7)
 
 
 def test_one_shot_average_of_copies_is_the_solution_of_one(problem):
