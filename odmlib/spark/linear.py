@@ -2,8 +2,8 @@
 
 A round broadcasts the weights, has every block compute its part of the objective and of the gradient (for
 narrow rows, by Newton's method, also of the Hessian), and adds the parts up. The driver holds a few vectors
-of the width of the rows, or a few matrices, never rows. A round hands every cached block from Java to Python, which
-is most of its time: Newton's ten rounds beat the hundreds of L-BFGS wherever the matrix is small.
+of the width of the rows, or a few matrices, never rows. A round hands every cached block from Java to Python,
+which is most of its time: Newton's ten rounds beat the hundreds of L-BFGS wherever the matrix is small.
 
 Other partitions give another order of addition and another start, hence a model that agrees within the
 certificate: |w - w*|^2 <= 2 (P(w) - P*) <= 2 tol max(1, P).

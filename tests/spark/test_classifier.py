@@ -166,7 +166,8 @@ def test_no_rows_reach_the_driver(spark, monkeypatch):
     monkeypatch.setattr(RDD, "collect", measured)
     fitted(data, tol=0.05)
     assert len(sizes) > 3
-    # a vector and a Hessian per partition; at the end some points of the margin distribution; all rows are 136,560 bytes
+    # a vector and a Hessian per partition; at the end some points of the margin distribution; all rows
+    # are 136,560 bytes
     columns = X.shape[1] + 1
     assert max(sizes[:-1]) < 3 * (columns + 2) * columns * 8 + 1500
     assert sizes[-1] < 16 * len(Y) + 1500
