@@ -167,7 +167,9 @@ class _Unpacked:
                 at_end = not self._packed
             try:
                 data = self._decoder.decompress(self._packed, size)
-            except Exception as error:  # zlib.error, lzma.LZMAError, OSError, EOFError: all mean the same
+            except Exception as error:  # zlib.error, lzma.LZMAError, OSError, EOFError: all mean the same ...
+                if isinstance(error, MemoryError) or "allocate" in str(error):  # ... but for this
+                    raise MemoryError from None
                 raise DataFormatError(f"{self._kind} data are corrupt: {error}", self._name) from None
             self._packed = getattr(self._decoder, "unconsumed_tail", b"")
             if data:

@@ -9,11 +9,12 @@ import stat
 import subprocess
 import sys
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
 
-from odmlib.data.files import open_input, open_output
+from odmlib.data.files import _Unpacked, open_input, open_output
 from odmlib.data.reading import read_data
 from odmlib.errors import DataFormatError, ParameterError
 
@@ -362,3 +363,15 @@ def test_broken_pipe_is_raised():
     assert process.wait(60) == 7
     assert process.stderr.read() == b""
     process.stderr.close()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), zlib.error("Unable to allocate output buffer.")])
+def test_too_little_memory_is_not_a_corrupt_file(error):
+    class Decoder:
+        eof, needs_input = False, True
+
+        def decompress(self, packed, size):
+            raise error
+
+    with pytest.raises(MemoryError):
+        _Unpacked(lambda size: b"packed", Decoder, "gzip", "a.gz").read(100)
