@@ -67,6 +67,7 @@ NU, THETA = 0.5, 0.2
 LADDER = (1.0, 0.1, 0.01, 0.001)
 EPOCHS = (5, 15)
 FIT_LIMIT = 10.0  # seconds of one fit of Table 2
+SHORT_SECONDS, SHORT_RUNS = 1.0, 7  # runs below the one are made so often
 
 
 def load(name):
@@ -115,6 +116,15 @@ def in_process(limit, work, *arguments):
     return (*result, grown / 2**20)
 
 
+def fastest(limit, work, *arguments):
+    """The same, of a short run the best of several: milliseconds vary by a factor on a shared machine."""
+    best = in_process(limit, work, *arguments)
+    if best is not None and best[0] < SHORT_SECONDS:
+        again = (in_process(limit, work, *arguments) for _ in range(SHORT_RUNS - 1))
+        best = min([best, *(run for run in again if run is not None)], key=lambda run: run[0])
+    return best
+
+
 def train_ours(X, y, C, options):
     started = time.process_time()
     with warnings.catch_warnings():
@@ -156,16 +166,16 @@ def train_liblinear(X, y, C, eps):
 
 
 def compare(name, X, y, C, limit):
-    ours = in_process(limit, train_ours, X, y, C, {})
+    ours = fastest(limit, train_ours, X, y, C, {})
     short, longer = (
-        in_process(
+        fastest(
             limit, train_ours, X, y, C, {"solver": "dcd", "max_iter": n, "shrinking": False, "tol": 1e-12}
         )
         for n in EPOCHS
     )
     runs = []
     for eps in LADDER:
-        run = in_process(limit, train_liblinear, X, y, C, eps)
+        run = fastest(limit, train_liblinear, X, y, C, eps)
         if run is None:
             break
         runs.append((eps, *run))

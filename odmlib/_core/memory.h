@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <cstdlib>
-#ifdef _WIN32
+#if defined(_WIN32) || defined(__GLIBC__)
 #include <malloc.h>
 #endif
 
@@ -24,6 +24,15 @@ static inline void odm_aligned_free(void *memory) noexcept
     _aligned_free(memory);
 #else
     std::free(memory);
+#endif
+}
+
+// After much was freed: glibc keeps it for the thread that had asked for it, and the next cache, filled by another
+// thread, would come on top of it.
+static inline void odm_return_freed_memory() noexcept
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
 #endif
 }
 

@@ -25,6 +25,7 @@ cdef class RowCache:
     # of this fetch that was missing is held.
     cdef int fetch(self, const index_t *rows, index_t n, void **pointers) except -1 nogil
     # whether a row is held (its use is not counted)
+    cdef void _free_rows(self) noexcept nogil
     cdef bint holds(self, index_t row) noexcept nogil
 
     cdef void _copy_columns(self, const void *source, const index_t *columns, void *target) noexcept nogil

@@ -16,11 +16,13 @@ from odmlib.errors import ParameterError
 
 cdef index_t SLOT_BYTES = sizeof(void *) + 3 * sizeof(index_t)
 cdef index_t MEGABYTE = 1 << 20
+cdef index_t MUCH_MEMORY = 16 << 20   # freed at once: it goes back to the system
 
 
 cdef extern from "memory.h" nogil:
     void *odm_aligned_alloc(size_t alignment, size_t size) noexcept
     void odm_aligned_free(void *memory) noexcept
+    void odm_return_freed_memory() noexcept
 
 
 def bytes_for_all(n_rows, wide):
@@ -73,10 +75,8 @@ cdef class RowCache:
             self._slot_of[i] = -1
 
     def __dealloc__(self):
-        cdef index_t slot
         if self._memory:
-            for slot in range(self._n_slots):
-                odm_aligned_free(self._memory[slot])
+            self._free_rows()
         free(self._memory)
         free(self._row_of)
         free(self._newer)
@@ -178,13 +178,20 @@ cdef class RowCache:
         """Give back the memory of all rows; they are computed again when asked for."""
         cdef index_t slot
         for slot in range(self._n_slots):
-            odm_aligned_free(self._memory[slot])
-            self._memory[slot] = NULL
             if self._row_of[slot] >= 0:
                 self._slot_of[self._row_of[slot]] = -1
-        self._n_slots = 0
+        self._free_rows()
         self._newest = self._oldest = -1
         self.frozen = False
+
+    cdef void _free_rows(self) noexcept nogil:
+        cdef index_t slot
+        for slot in range(self._n_slots):
+            odm_aligned_free(self._memory[slot])
+            self._memory[slot] = NULL
+        if self._n_slots * self._row_bytes >= MUCH_MEMORY:
+            odm_return_freed_memory()
+        self._n_slots = 0
 
     cdef bint holds(self, index_t row) noexcept nogil:
         return self._slot_of[row] >= 0

@@ -1,5 +1,7 @@
 """The row cache against a list that does the same by hand."""
 
+import platform
+import re
 import threading
 from pathlib import Path
 
@@ -186,3 +188,27 @@ def test_a_part_of_a_frozen_cache(kernel, wide):
     assert (part.rows([4, 0, 2]) == cache.rows(rows[[4, 0, 2]])[:, rows]).all()
     assert part.kernel.diagonal().tolist() == kernel.diagonal()[rows].tolist()
     assert part.misses == 0
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other systems have their own ways")
+def test_memory_of_another_thread_is_given_back():
+    """glibc keeps what a thread has freed for that thread: caches of two threads would take twice the cap."""
+    kernel = Kernel(
+        KernelFormula("rbf", gamma=1.0), Dataset.from_any(np.random.default_rng(0).random((6000, 2)))
+    )
+    sizes = []
+
+    def resident() -> int:
+        return int(re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text()).group(1))
+
+    def work() -> None:
+        cache = RowCache(kernel, 60 << 20)
+        cache.fill(np.arange(2000))
+        sizes.append(resident())
+
+    before = resident()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert sizes[0] - before > 30_000  # kB
+    assert resident() - before < 0.3 * (sizes[0] - before)
