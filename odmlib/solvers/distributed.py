@@ -218,30 +218,42 @@ def _curved_point(blocks: Blocks, w: Floats) -> _Point:
 
 def solve_newton(blocks: Blocks, control: Control, start: Floats | None = None) -> SolverResult:
     """`start`: weights to begin from instead of the one-shot ones."""
-    here = _curved_point(blocks, blocks.one_shot() if start is None else start.copy())
-    rounds, bound = 0, -math.inf
-    while True:
-        bound = max(bound, here.primal - here.gap)
-        gap = max(0.0, here.primal - bound)
-        status = control.step(rounds, here.primal, gap, MAX_ROUNDS)
-        if status is not None:
-            break
+
+    def step(here: _Point) -> _Point | None:
         assert here.hessian is not None
         factor = PositiveFactor.of(here.hessian + np.eye(len(here.w)))
         direction = -here.gradient if factor is None else -factor.solve(here.gradient)
-        there = _line_search(blocks, here, direction, _curved_point)
-        rounds += 1
-        if there is None:
-            status = control.out_of_time() or STALLED
-            break
-        here = there
-    return _result(status, here.primal, gap, rounds, "newton", here.w)
+        return _line_search(blocks, here, direction, _curved_point)
+
+    first = _curved_point(blocks, blocks.one_shot() if start is None else start.copy())
+    return _descend(first, step, control, "newton")
 
 
 def solve_lbfgs(blocks: Blocks, control: Control, start: Floats | None = None) -> SolverResult:
     """`start`: weights to begin from instead of the one-shot ones."""
-    here = _point(blocks, blocks.one_shot() if start is None else start.copy())
     steps: list[tuple[Floats, Floats, float]] = []  # (change of w, of the gradient, 1 / their product)
+
+    def step(here: _Point) -> _Point | None:
+        there = _line_search(blocks, here, -_inverse_hessian_times(here.gradient, steps))
+        if there is None and steps:  # rounding made the memory useless: plain gradient
+            steps.clear()
+            there = _line_search(blocks, here, -here.gradient)
+        if there is not None:
+            moved, turned = there.w - here.w, there.gradient - here.gradient
+            product = float(moved @ turned)
+            if product > 0:
+                steps.append((moved, turned, 1 / product))
+                del steps[:-MEMORY]
+        return there
+
+    first = _point(blocks, blocks.one_shot() if start is None else start.copy())
+    return _descend(first, step, control, "lbfgs")
+
+
+def _descend(
+    here: _Point, step: Callable[[_Point], _Point | None], control: Control, solver: str
+) -> SolverResult:
+    """A step per round, as long as there is one, until the bound on P - min P is small enough."""
     rounds, bound = 0, -math.inf
     while True:
         bound = max(bound, here.primal - here.gap)
@@ -249,22 +261,13 @@ def solve_lbfgs(blocks: Blocks, control: Control, start: Floats | None = None) -
         status = control.step(rounds, here.primal, gap, MAX_ROUNDS)
         if status is not None:
             break
-        direction = -_inverse_hessian_times(here.gradient, steps)
-        there = _line_search(blocks, here, direction)
-        if there is None and steps:  # rounding made the memory useless: plain gradient
-            steps.clear()
-            there = _line_search(blocks, here, -here.gradient)
+        there = step(here)
         rounds += 1
         if there is None:
             status = control.out_of_time() or STALLED
             break
-        moved, turned = there.w - here.w, there.gradient - here.gradient
-        product = float(moved @ turned)
-        if product > 0:
-            steps.append((moved, turned, 1 / product))
-            del steps[:-MEMORY]
         here = there
-    return _result(status, here.primal, gap, rounds, "lbfgs", here.w)
+    return _result(status, here.primal, gap, rounds, solver, here.w)
 
 
 def _inverse_hessian_times(gradient: Floats, steps: list[tuple[Floats, Floats, float]]) -> Floats:
