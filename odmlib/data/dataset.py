@@ -117,10 +117,7 @@ class Dataset:
         _check_width(array.shape[1], name)
         array = _as_float64(array, name)
         if np.count_nonzero(array) == array.size:  # the values stay where they are
-            n_rows, width = array.shape
-            indices = np.tile(np.arange(width, dtype=np.int32), n_rows)
-            values = np.ascontiguousarray(array).reshape(-1)
-            return cls(np.arange(n_rows + 1, dtype=np.int64) * width, indices, values, width)
+            return dense_rows(array)
         present = array != 0
         indptr = np.zeros(array.shape[0] + 1, dtype=np.int64)
         np.cumsum(present.sum(axis=1), out=indptr[1:])
@@ -219,6 +216,17 @@ def from_entries(
         rows, columns, values = rows[starts], columns[starts], np.add.reduceat(values, starts)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))]).astype(np.int64)
     return Dataset(indptr, columns.astype(np.int32), values, shape[1])
+
+
+def dense_rows(values: NDArray[np.float64]) -> Dataset:
+    """A matrix as rows in which every entry is stored, zeros too; contiguous values are shared."""
+    n, width = values.shape
+    return Dataset(
+        np.arange(n + 1, dtype=np.int64) * width,
+        np.tile(np.arange(width, dtype=np.int32), n),
+        np.ascontiguousarray(values).reshape(-1),
+        width,
+    )
 
 
 def stacked(parts: list[Dataset]) -> Dataset:

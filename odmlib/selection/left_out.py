@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
-from odmlib.data.dataset import Dataset
+from odmlib.data.dataset import Dataset, dense_rows
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
@@ -42,6 +42,7 @@ FILL_ROWS = 1024  # kernel rows between two looks at Ctrl-C
 LOW_RANK_ROWS = 1000  # fewer are not worth the search for a lower rank
 LOW_RANK = 1 / 10  # of the rows: a higher rank costs as much as the matrix itself
 LEFT_BY_LOW_RANK = 1e-6  # trace of K - G G' times the largest c: by how much, relatively, M^-1 may be wrong
+FEATURE_BYTES = 28  # of an entry of G: as it is found, as it is stored by rows, and its column
 ROUNDING = 1e-14  # of the largest k(x, x), below which pivots are noise
 
 
@@ -86,34 +87,29 @@ def left_out_margins(
         part = part.on_columns(part.used_columns())
     n, d = part.n_rows, part.n_features + 1
     y, c, b = y[outside], curvatures[outside], targets[outside]
+    features = None
     if formula.name not in ("linear", "precomputed") and shift == 0:
         features = _features(part, formula, float(c.max()), max_bytes, threads)
-        if features is not None:
-            return _told(result, outside, b, loss, *_primal(Rows(features, 0.0), y, c, b, threads))
     primal = formula.name == "linear" and _bytes_primal(d) < _bytes_dual(n)
     needed = _bytes_primal(d) if primal else _bytes_dual(n)
-    if needed > max_bytes:
+    if features is None and needed > max_bytes:
         raise NoRoom(
             f"leave-one-out from one fit needs {_megabytes(needed)} MB for {n} rows outside the band"
             + (f" and {part.n_features} features" if formula.name == "linear" else "")
             + f", but cache_mb (-m) allows {max_bytes // 2**20}; allow more, or cross-validate (-v)"
         )
-    if primal:
+    if features is not None:
+        left_out, weighed = _primal(Rows(features), y, c, b, threads)
+    elif primal:
         left_out, weighed = _primal(Rows(part, formula.bias), y, c, b, threads)
     else:
         if formula.name == "precomputed":
             part = part.on_columns(outside.astype(np.int32))
         left_out, weighed = _dual(_kernel_matrix(part, formula, shift, threads), y, c, b, threads)
-    return _told(result, outside, b, loss, left_out, weighed)
-
-
-def _told(
-    margins: Floats, outside: NDArray[np.int64], b: Floats, loss: BandLoss, left_out: Floats, weighed: Floats
-) -> LeftOut:
-    """`left_out` and `weighed` of the rows outside the band, put among the margins of all."""
-    margins[outside] = np.where(np.abs(left_out) <= NOTHING, 0.0, left_out)
+    result[outside] = np.where(np.abs(left_out) <= NOTHING, 0.0, left_out)
     sides = int(np.count_nonzero(b < 1)) - int(np.count_nonzero(b > 1))
-    return LeftOut(margins, float(weighed.sum()) + loss.theta * sides)
+    bound = float(weighed.sum()) + loss.theta * sides
+    return LeftOut(result, bound)
 
 
 def _features(
@@ -122,7 +118,7 @@ def _features(
     """Rows with the products of the kernel, where few columns are enough."""
     n = part.n_rows
     rank = int(LOW_RANK * n)
-    if n < LOW_RANK_ROWS or 28 * n * rank + _bytes_primal(rank) > max_bytes:
+    if n < LOW_RANK_ROWS or FEATURE_BYTES * n * rank + _bytes_primal(rank) > max_bytes:
         return None
     kernel = Kernel(formula, part, threads)
     largest = float(kernel.diagonal().max())
@@ -132,9 +128,7 @@ def _features(
     found = choose_landmarks(kernel, rank, negligible=allowed)
     if found.residual.max() > allowed * largest:
         return None
-    rank = len(found.rows)
-    columns = np.tile(np.arange(rank, dtype=np.int32), n)
-    return Dataset(np.arange(n + 1, dtype=np.int64) * rank, columns, found.factor.reshape(-1), rank)
+    return dense_rows(found.factor)
 
 
 def _dual(matrix: Floats, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[Floats, Floats]:

@@ -107,12 +107,13 @@ cdef class WorkingSet:
     cdef void **kernel_rows
     cdef double[:, ::1] Q, M
     cdef double[::1] work, a, z, b, h, cost, label, saved_a, saved_z, direction, change, before
-    cdef double[::1] low, high, bend, room        # the piece of each row's conjugate
+    cdef double[::1] low, high, bend        # the piece of each row's conjugate
+    cdef double[::1] room                   # how often a free row's direction fits into its piece
     cdef double target, gap, saved_objective, ridge
     cdef int phase, steps_here, sweeps_here
     cdef index_t n_free
 
-    def __cinit__(self, source, MarginLoss loss, y, costs, int threads, seed, index_t max_size):
+    def __cinit__(self, source, MarginLoss loss, y, costs, int threads, seed, index_t most_rows):
         """`source`: the RowCache of a kernel, or the Rows of a linear machine."""
         if isinstance(source, Rows):
             self.linear = source
@@ -127,7 +128,7 @@ cdef class WorkingSet:
         self.loss = loss
         self.threads = threads
         self.random = seed
-        self.most_rows = max_size
+        self.most_rows = most_rows
         self.y = y
         self.costs = costs
         self.duals = np.zeros(self.n_rows)
@@ -136,20 +137,20 @@ cdef class WorkingSet:
         self.all_gains = self.gains
         self.scores = np.zeros(self.n_rows)
         self.all_scores = self.scores
-        self.kernel_rows = <void **>malloc(max_size * sizeof(void *))
+        self.kernel_rows = <void **>malloc(most_rows * sizeof(void *))
         if self.kernel_rows is NULL:
             raise MemoryError
-        self.rows = np.zeros(max_size, dtype=np.int64)
-        self.order = np.zeros(max_size, dtype=np.int64)
-        self.free_rows = np.zeros(max_size, dtype=np.int64)
-        self.is_free = np.zeros(max_size, dtype=np.int8)
-        self.stride = odm_factor_line(max_size)
-        self.Q = np.empty((max_size, self.stride))
-        self.M = np.empty((max_size, self.stride))
+        self.rows = np.zeros(most_rows, dtype=np.int64)
+        self.order = np.zeros(most_rows, dtype=np.int64)
+        self.free_rows = np.zeros(most_rows, dtype=np.int64)
+        self.is_free = np.zeros(most_rows, dtype=np.int8)
+        self.stride = odm_factor_line(most_rows)
+        self.Q = np.empty((most_rows, self.stride))
+        self.M = np.empty((most_rows, self.stride))
         self.work = np.empty(self.stride * ODM_FACTOR_BLOCK)
         (self.a, self.z, self.b, self.h, self.cost, self.label, self.saved_a, self.saved_z, self.direction,
          self.change, self.before, self.low, self.high,
-         self.bend, self.room) = np.zeros((15, max_size))
+         self.bend, self.room) = np.zeros((15, most_rows))
 
     def __dealloc__(self):
         free(self.kernel_rows)
@@ -203,7 +204,7 @@ cdef class WorkingSet:
                 self.cache.fetch(&rows[0], n, self.kernel_rows)
 
     def add_rows(self, const index_t[::1] rows, const double[::1] duals):
-        """Add `duals` to the duals of the rows and follow it up in all scores (at most max_size rows)."""
+        """Add `duals` to the duals of the rows and follow it up in all scores (at most most_rows rows)."""
         cdef index_t r, n = rows.shape[0]
         if n == 0:
             return
@@ -339,16 +340,20 @@ cdef class WorkingSet:
         return total
 
     cdef void _sweep(self) noexcept nogil:
-        cdef index_t k, position
-        cdef double dual, step
+        cdef index_t position
         for position in range(self.size):
-            k = self.order[position]
-            dual = self.loss.dual_argmin(self.z[k] - self.h[k] * self.a[k], self.h[k], self.cost[k])
-            step = dual - self.a[k]
-            if step != 0:
-                self.a[k] = dual      # not a + step, which may round to outside of the conjugate's domain
-                odm_add_multiple(self.size, step, &self.Q[k, 0], &self.z[0])
+            self._row_step(self.order[position])
         self.sweeps = self.sweeps + 1
+
+    cdef bint _row_step(self, index_t k) noexcept nogil:
+        """The exact step in one row; whether it moved."""
+        cdef double dual = self.loss.dual_argmin(self.z[k] - self.h[k] * self.a[k], self.h[k], self.cost[k])
+        cdef double step = dual - self.a[k]
+        if step == 0:
+            return False
+        self.a[k] = dual      # not a + step, which may round to outside of the conjugate's domain
+        odm_add_multiple(self.size, step, &self.Q[k, 0], &self.z[0])
+        return True
 
     cdef bint _sweep_while_it_pays(self) noexcept nogil:
         cdef double last
@@ -486,7 +491,7 @@ cdef class WorkingSet:
                     if self.room[i] > t:
                         self.a[k] = self._clipped(k, self.a[k] + step * self.direction[i])
                         continue
-                    self.a[k] = self.high[k] if self.direction[i] > 0 else self.low[k]
+                    self.a[k] = self._end(k, self.direction[i])
                     odm_add_multiple(self.size, -self.direction[i], &self.Q[k, 0], &self.change[0])
                     self.direction[i] = 0
                     self.is_free[k] = False
@@ -500,7 +505,11 @@ cdef class WorkingSet:
         """How many times the direction fits into row k's piece."""
         if direction == 0:
             return INFINITY
-        return ((self.high[k] if direction > 0 else self.low[k]) - self.a[k]) / direction
+        return (self._end(k, direction) - self.a[k]) / direction
+
+    cdef double _end(self, index_t k, double direction) noexcept nogil:
+        """Where row k's piece ends in this direction."""
+        return self.high[k] if direction > 0 else self.low[k]
 
     cdef void _drop_rows(self, index_t n_gone) noexcept nogil:
         """Take the rows that are no longer free out of the factor, or make it anew where that is less work."""
@@ -527,19 +536,12 @@ cdef class WorkingSet:
         """One exact step in every row that is not free; those that end inside of a piece become free."""
         cdef index_t k, position
         cdef bint moved = False
-        cdef double dual, step
         for position in range(self.size):
             k = self.order[position]
-            if self.is_free[k]:
-                continue
-            dual = self.loss.dual_argmin(self.z[k] - self.h[k] * self.a[k], self.h[k], self.cost[k])
-            step = dual - self.a[k]
-            if step != 0:
-                self.a[k] = dual
-                odm_add_multiple(self.size, step, &self.Q[k, 0], &self.z[0])
+            if not self.is_free[k] and self._row_step(k):
+                moved = True
                 if self._is_inside(k):
                     self._join(k)
-                moved = True
         return moved
 
     cdef double _clipped(self, index_t k, double dual) noexcept nogil:

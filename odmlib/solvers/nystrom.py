@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from odmlib.data.dataset import Dataset, stacked
+from odmlib.data.dataset import Dataset, dense_rows, stacked
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.solvers._dense import forward_substitution
@@ -96,14 +96,3 @@ def _projected(kernel: Kernel, landmarks: Places, rows: Places, factor: Floats) 
         block = kernel.block(landmarks, onto=some, wide=True)
         forward_substitution(factor, block, values[begin : begin + step], kernel.threads)
     return values
-
-
-def dense_rows(values: Floats) -> Dataset:
-    """A matrix as rows in which every entry is stored, zeros too."""
-    n, width = values.shape
-    return Dataset(
-        np.arange(n + 1, dtype=np.int64) * width,
-        np.tile(np.arange(width, dtype=np.int32), n),
-        values.reshape(-1),
-        width,
-    )

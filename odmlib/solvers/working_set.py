@@ -51,7 +51,7 @@ class BlockSteps:
     """Choosing and solving blocks of rows, whatever the state's scores come from."""
 
     def __init__(self, state: WorkingSet, size: int, worth: NDArray[np.float64]):
-        self.state, self.size, self.most, self.worth = state, size, state.most_rows, worth
+        self.state, self.size, self.worth = state, size, worth
         self.m = len(worth)
         self.last = np.empty(0, dtype=np.int64)  # the last block, rows to keep first
         self.is_last = np.zeros(self.m, dtype=bool)  # the same, by row
@@ -83,8 +83,8 @@ class BlockSteps:
             if status is not None:
                 return status
         self.state.commit()
-        if self.size < self.most and self.state.n_inside() > FREE_PART * self.size:
-            self.size = min(2 * self.size, self.most)
+        if self.size < self.state.most_rows and self.state.n_inside() > FREE_PART * self.size:
+            self.size = min(2 * self.size, self.state.most_rows)
         # rows with a part in the solution, the latest ones first, stay longest
         known = self.is_last[block]
         order = np.concatenate([block[~known], block[known]])

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from odmlib.data.dataset import Dataset, stacked
+from odmlib.data.dataset import Dataset, dense_rows, stacked
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.solvers.landmarks import choose_landmarks
-from odmlib.solvers.nystrom import dense_rows, features_over, rows_to_search
+from odmlib.solvers.nystrom import features_over, rows_to_search
 from odmlib.spark import blocks as spark_blocks
 from odmlib.spark.blocks import RowBlock, Whole, task_threads
 
