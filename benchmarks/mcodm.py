@@ -79,6 +79,16 @@ def load(name):
     return None
 
 
+def loaded(names):
+    """(name, X, y) of the sets that are there; a line for each of the others."""
+    for name in names:
+        data = load(name)
+        if data is None:
+            print(f"{name}: not found in {FOLDER}, skipped")
+        else:
+            yield name, *data
+
+
 def scaled(X):
     """Columns divided by their largest absolute value."""
     from scipy.sparse import csr_array
@@ -256,12 +266,7 @@ def many(n_classes, n_rows, Cs, limit):
 
 def kernels(names, Cs, limit):
     print("set              rows gamma      C  seconds      gap status      blocks Newton steps   J")
-    for name in names:
-        data = load(name)
-        if data is None:
-            print(f"{name}: not found in {FOLDER}, skipped")
-            continue
-        X, y = data
+    for name, X, y in loaded(names):
         chosen = np.sort(np.random.default_rng(0).permutation(len(y))[:KERNEL_ROWS])
         X, y = scaled(X)[chosen], y[chosen]
         for gamma, C in itertools.product((1 / X.shape[1], 1.0), Cs):
@@ -294,12 +299,7 @@ def text_histogram(margins, low, high, n_bins=25, width=50):
 def figure2(names):
     from odmlib.data.folds import stratified_folds
 
-    for name in names:
-        data = load(name)
-        if data is None:
-            print(f"{name}: not found in {FOLDER}, skipped")
-            continue
-        X, y = data
+    for name, X, y in loaded(names):
         X = scaled(X)
         n_classes = len(np.unique(y))
         steps = [k for k in (2, 3, 5, 8, 12, 18, 26) if k < n_classes] + [n_classes]
@@ -403,12 +403,7 @@ def repeats_for(n_rows):
 def table2(names, repeats):
     heads = "set                bias  mcODM         LIBLINEAR -s 4  ODM one-vs-rest  ODM one-vs-one"
     print(heads + "  published mcODM, mcSVM")
-    for name in names:
-        data = load(name)
-        if data is None:
-            print(f"{name}: not found in {FOLDER}, skipped")
-            continue
-        X, y = data
+    for name, X, y in loaded(names):
         X = np.asarray(X.todense())
         low, high = X.min(axis=0), X.max(axis=0)
         X = (X - low) / np.where(high > low, high - low, 1)
@@ -465,12 +460,7 @@ def main(argv=None) -> int:
     if args.table2:
         table2(names, args.repeats)
         return 0
-    for name in names:
-        data = load(name)
-        if data is None:
-            print(f"{name}: not found in {FOLDER}, skipped")
-            continue
-        X, y = data
+    for name, X, y in loaded(names):
         for C in costs:
             compare(name, X if args.raw else scaled(X), y, C, args.limit)
     return 0
