@@ -11,7 +11,7 @@ gap is that of the clusters' problems. `exact` is plain ODM to a gap of 0.001. T
 
 growth: skin_nonskin, 10,000 to 200,000 rows: Nystrom beside plain ODM, which gets --limit seconds.
 
-large (only where asked for): skin_nonskin (four fifths of it) and mnist, ten classes one-vs-rest, from file to
+large (only where asked for): skin_nonskin (four fifths of it) and mnist (one-vs-rest), from data file to
 model file by odm-train with 4 GB: exact ODM, SODM, and Nystrom where its rank is enough. Wall-clock seconds,
 peak memory, accuracy on the test rows.
 """
