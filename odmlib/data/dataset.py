@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.vectors import inner
 from odmlib.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -195,8 +196,8 @@ class Dataset:
         if weights is not None and not (weights == weights[0]).all():
             total = float(weights.sum()) * self.n_features
             of_each = np.repeat(weights, np.diff(self.indptr))
-            mean = float(of_each @ self.values) / total
-            deviations = float(of_each @ np.square(self.values - mean))
+            mean = inner(of_each, self.values) / total
+            deviations = inner(of_each, np.square(self.values - mean))
             return (deviations + (total - float(of_each.sum())) * mean * mean) / total
         mean = float(self.values.sum()) / entries
         deviations = float(np.square(self.values - mean).sum())

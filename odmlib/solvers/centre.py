@@ -29,6 +29,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.vectors import inner
 from odmlib.losses.loss import MeanVarianceLoss
 
 Floats = NDArray[np.float64]
@@ -59,9 +60,9 @@ class MovingCentre:
     def measure(self, duals: Floats, margins: Floats, half_square: float) -> tuple[float, float]:
         """(P, P - D) of the joint problem; half_square = 1/2 |w|^2."""
         v, u, h, c = self.loss.variance, self.loss.mean, self.loss.hinge, self.costs
-        self.mean = float(c @ margins) / self.total
+        self.mean = inner(c, margins) / self.total
         losses = v * np.square(margins - self.mean) - u * margins + h * np.maximum(0, 1 - margins)
-        primal = half_square + float(c @ losses)
+        primal = half_square + inner(c, losses)
         self.gap = max(0.0, primal - self._dual(duals, half_square))
         return primal, self.gap
 
@@ -75,7 +76,7 @@ class MovingCentre:
         shift = self._shift(part - u, allowed / self.total - u)
         hinge = np.clip(part - u - shift, 0.0, h)
         excess = part - u - hinge
-        dual = float(c @ (hinge - np.square(excess) / (4 * v))) - factor * factor * half_square
+        dual = inner(c, hinge - np.square(excess) / (4 * v)) - factor * factor * half_square
         return dual if math.isfinite(dual) else -math.inf
 
     def _shift(self, part: Floats, wanted: float) -> float:
@@ -91,7 +92,7 @@ class MovingCentre:
         shift = min(max(2 * self.loss.variance * (self.loss.centre - 1), low), high)
         for _ in range(MAX_ROOT_STEPS):
             inside = part - shift
-            missing = float(c @ np.clip(inside, 0.0, h)) - wanted * self.total
+            missing = inner(c, np.clip(inside, 0.0, h)) - wanted * self.total
             slope = float(c[(inside > 0) & (inside < h)].sum())
             if missing > 0:
                 low = shift

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
+from odmlib._core.vectors import inner
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import MarginLoss
@@ -57,14 +58,14 @@ def solve_csvrg(
     w = np.zeros(rows.n_columns) if start is None else start.copy()
     mean_norm = float(dataset.squared_norms().mean()) if dataset.n_rows else 0.0
     means = np.bincount(dataset.indices, dataset.values, minlength=dataset.n_features) / dataset.n_rows
-    radius = FIRST_RADIUS * math.sqrt(max(0.0, mean_norm - float(means @ means)))
+    radius = FIRST_RADIUS * math.sqrt(max(0.0, mean_norm - inner(means, means)))
     iterations, core_tol = 0, CORE_TOL * control.tol
     details: dict[str, Any] = {"core": 0, "radius": radius}
     while True:
         margins = y * rows.product(w, threads)
         losses, slopes, _ = slopes_and_curvatures(loss, margins, costs, threads)
         gradient = w + rows.transposed_product(y * slopes, threads)
-        primal, gap = 0.5 * float(w @ w) + losses, 0.5 * float(gradient @ gradient)
+        primal, gap = 0.5 * inner(w, w) + losses, 0.5 * inner(gradient, gradient)
         status = control.step(iterations, primal, gap, MAX_ITERATIONS)
         if status is not None:
             break
@@ -83,8 +84,8 @@ def solve_csvrg(
         core_costs = np.bincount(stands_for, costs, minlength=len(core)).astype(np.float64)
         duals = duals_from_margins(y[core] * part.product(w, threads), core_costs, loss, threads)
         duals = best_multiple(part, y[core], core_costs, loss, duals, threads)
-        inner = _Rest(control, iterations, core_tol)
-        some = solve_dcd(part, y[core], core_costs, loss, inner, threads=threads, seed=seed, start=duals)
+        budget = _Rest(control, iterations, core_tol)
+        some = solve_dcd(part, y[core], core_costs, loss, budget, threads=threads, seed=seed, start=duals)
         assert some.weights is not None
         iterations += max(1, some.iterations)
         w, details = some.weights, {"core": len(core), "radius": radius}

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
+from odmlib._core.vectors import inner
 from odmlib.losses.loss import MarginLoss
 from odmlib.losses.sums import slopes_and_curvatures, value_and_gap
 from odmlib.solvers._dcd import Sweeper
@@ -141,9 +142,9 @@ class _certify:
         self.loss, self.costs, self.duals = loss, costs, sweeper.duals
         self.margins = y * rows.product(w, threads)
         loss_total, self.gap = value_and_gap(loss, sweeper.duals, self.margins, costs, threads)
-        self.primal, self.fixed_gap = 0.5 * float(w @ w) + loss_total, self.gap
+        self.primal, self.fixed_gap = 0.5 * inner(w, w) + loss_total, self.gap
         if centre is not None:
-            self.primal, self.gap = centre.measure(self.duals, self.margins, 0.5 * float(w @ w))
+            self.primal, self.gap = centre.measure(self.duals, self.margins, 0.5 * inner(w, w))
 
     def misses(self, rows_aside: NDArray[np.int64]) -> bool:
         """Whether a row that was put aside has a part in the gap after all."""
@@ -166,7 +167,7 @@ def best_multiple(
     """
     w = rows.transposed_product(y * duals, threads)
     whole, half = (_conjugates(t * duals, costs, loss, threads) for t in (1.0, 0.5))
-    slope, bend = 4 * half - whole, 4 * whole - 8 * half + float(w @ w)
+    slope, bend = 4 * half - whole, 4 * whole - 8 * half + inner(w, w)
     if not (math.isfinite(whole) and slope < 0 < bend):
         return np.zeros_like(duals)
     multiple = -slope / bend

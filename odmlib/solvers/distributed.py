@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
+from odmlib._core.vectors import inner
 from odmlib.data.dataset import Dataset
 from odmlib.losses.loss import MarginLoss
 from odmlib.losses.sums import slopes_and_curvatures, value_and_gap
@@ -203,17 +204,17 @@ class _Point:
 
     @property
     def gap(self) -> float:
-        return 0.5 * float(self.gradient @ self.gradient)
+        return 0.5 * inner(self.gradient, self.gradient)
 
 
 def _point(blocks: Blocks, w: Floats) -> _Point:
     losses, gradient = blocks.sums(w)
-    return _Point(w, 0.5 * float(w @ w) + losses, w + gradient)
+    return _Point(w, 0.5 * inner(w, w) + losses, w + gradient)
 
 
 def _curved_point(blocks: Blocks, w: Floats) -> _Point:
     losses, gradient, hessian = blocks.curved_sums(w)
-    return _Point(w, 0.5 * float(w @ w) + losses, w + gradient, hessian)
+    return _Point(w, 0.5 * inner(w, w) + losses, w + gradient, hessian)
 
 
 def solve_newton(blocks: Blocks, control: Control, start: Floats | None = None) -> SolverResult:
@@ -240,7 +241,7 @@ def solve_lbfgs(blocks: Blocks, control: Control, start: Floats | None = None) -
             there = _line_search(blocks, here, -here.gradient)
         if there is not None:
             moved, turned = there.w - here.w, there.gradient - here.gradient
-            product = float(moved @ turned)
+            product = inner(moved, turned)
             if product > 0:
                 steps.append((moved, turned, 1 / product))
                 del steps[:-MEMORY]
@@ -274,13 +275,13 @@ def _inverse_hessian_times(gradient: Floats, steps: list[tuple[Floats, Floats, f
     """The two loops of L-BFGS."""
     v, factors = gradient.copy(), []
     for moved, turned, inverse in reversed(steps):
-        factors.append(inverse * float(moved @ v))
+        factors.append(inverse * inner(moved, v))
         v -= factors[-1] * turned
     if steps:
         moved, turned, inverse = steps[-1]
-        v /= inverse * float(turned @ turned)
+        v /= inverse * inner(turned, turned)
     for (moved, turned, inverse), factor in zip(steps, reversed(factors), strict=True):
-        v += (factor - inverse * float(turned @ v)) * moved
+        v += (factor - inverse * inner(turned, v)) * moved
     return v
 
 
@@ -291,7 +292,7 @@ def _line_search(
     point: Callable[[Blocks, Floats], _Point] = _point,
 ) -> _Point | None:
     """A point along the direction with enough decrease; None if there is none to the machine."""
-    slope = float(here.gradient @ direction)
+    slope = inner(here.gradient, direction)
     if not slope < 0:
         return None
     length = 1.0
@@ -349,7 +350,7 @@ def solve_cocoa(blocks: LocalBlocks, control: Control, start: Floats | None = No
     rounds = 0
     while True:
         parts = [b.certificate(a, w, loss) for b, a in zip(blocks.blocks, duals, strict=True)]
-        primal = 0.5 * float(w @ w) + math.fsum(part[0] for part in parts)
+        primal = 0.5 * inner(w, w) + math.fsum(part[0] for part in parts)
         gap = max(0.0, math.fsum(part[1] for part in parts))
         status = control.step(rounds, primal, gap, MAX_ROUNDS)
         if status is not None:

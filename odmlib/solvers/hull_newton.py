@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
+from odmlib._core.vectors import inner
 from odmlib.losses.loss import BandLoss
 from odmlib.losses.sums import along_line, slopes_and_curvatures
 from odmlib.solvers._dense import solve_positive
@@ -72,7 +73,7 @@ def solve_hull_newton(
             status = STALLED
         if status is not None:
             break
-        gradient = np.append(u + rows.transposed_product(y * slopes, threads), y @ slopes)
+        gradient = np.append(u + rows.transposed_product(y * slopes, threads), inner(y, slopes))
         step = None
         if explicit:
             step = _factorised_step(rows, curvatures, gradient, threads)
@@ -80,7 +81,7 @@ def solve_hull_newton(
             step, used = _conjugate_gradients(rows, curvatures, gradient, control, threads)
             cg_steps += used
         directions = y * (rows.product(step[:-1], threads) + step[-1])
-        across, square = float(u @ step[:-1]), float(step[:-1] @ step[:-1])
+        across, square = inner(u, step[:-1]), inner(step[:-1], step[:-1])
         length = _step_length(across, square, margins, directions, loss, costs, threads)
         iteration += 1
         if length == 0:
@@ -115,7 +116,7 @@ def _first_weights(
     rows: Rows, hulls: Hulls, y: Floats, lam: float, start: Floats | None, threads: int
 ) -> tuple[Floats, float]:
     """The SVM's weights that belong to v in the direction of `start`; without one, 0."""
-    norm = 0.0 if start is None else math.sqrt(float(start @ start))
+    norm = 0.0 if start is None else math.sqrt(inner(start, start))
     if start is None or norm == 0:
         return np.zeros(rows.n_columns), 0.0
     direction = start / norm
@@ -168,19 +169,19 @@ def _conjugate_gradients(
 ) -> tuple[Floats, int]:
     diagonal = np.append(1.0 + rows.hessian_diagonal(curvatures, threads), max(curvatures.sum(), 1e-300))
     step, residual = np.zeros_like(gradient), -gradient
-    target = CG_ACCURACY * math.sqrt(float(gradient @ gradient))
+    target = CG_ACCURACY * math.sqrt(inner(gradient, gradient))
     scaled = residual / diagonal
-    direction, product, used = scaled.copy(), float(residual @ scaled), 0
+    direction, product, used = scaled.copy(), inner(residual, scaled), 0
     while used < MAX_CG_STEPS and product > 0:
         used += 1
         across = curvatures * (rows.product(direction[:-1], threads) + direction[-1])
         image = np.append(direction[:-1] + rows.transposed_product(across, threads), across.sum())
-        length = product / float(direction @ image)
+        length = product / inner(direction, image)
         step += length * direction
         residual -= length * image
-        if math.sqrt(float(residual @ residual)) <= target or control.out_of_time() == TIME_LIMIT:
+        if math.sqrt(inner(residual, residual)) <= target or control.out_of_time() == TIME_LIMIT:
             break
         scaled = residual / diagonal
-        previous, product = product, float(residual @ scaled)
+        previous, product = product, inner(residual, scaled)
         direction = scaled + product / previous * direction
     return step, used

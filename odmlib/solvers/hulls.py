@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.vectors import inner
 from odmlib.solvers._hulls import Hulls
 from odmlib.solvers.control import Control
 
@@ -49,15 +50,13 @@ class HullPoint:
 
     def midpoint(self, y: Floats, shift: float = 0.0) -> float:
         """theta_midpoint as new rows see it: without the shift of kernels/shift.py."""
-        return 0.5 * float(self.gamma @ (self.scores - shift * y * self.gamma))
+        return 0.5 * inner(self.gamma, self.scores - shift * y * self.gamma)
 
     def kkt(self) -> float:
         """theta_kkt; at lambda = 1, where the SVM's C is 0, it is infinite unless the classes balance."""
         difference = self.rho[0] - self.rho[1]
         if self.lam == 1:
-            return (
-                math.copysign(math.inf, difference) if difference else 0.5 * float(self.gamma @ self.scores)
-            )
+            return math.copysign(math.inf, difference) if difference else 0.5 * inner(self.gamma, self.scores)
         return difference / (2 * (1 - self.lam))
 
 
@@ -90,7 +89,7 @@ def best_length(hulls: Hulls, margins: Floats, lam: float) -> float:
     scores = signs * margins  # of rows without weight: never used
 
     def excess(t: float) -> float:
-        return float(hulls.spread(t * scores, lam) @ margins) - t
+        return inner(hulls.spread(t * scores, lam), margins) - t
 
     if not excess(0.0) > 0:
         return 0.0

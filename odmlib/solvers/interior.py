@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
+from odmlib._core.vectors import inner
 from odmlib.losses.loss import HingeLoss, MeanVarianceLoss
 from odmlib.solvers._dense import PositiveFactor
 from odmlib.solvers.control import STALLED, Control, SolverResult, relative_gap
@@ -116,7 +117,7 @@ class _State:
         self._centre_rows()
 
     def mean_of(self, z: Floats) -> float:
-        return float(self.c @ z) / self.total if self.total > 0 else 0.0
+        return inner(self.c, z) / self.total if self.total > 0 else 0.0
 
     def _fixed_part(self) -> Floats:
         """I + S"""
@@ -143,12 +144,12 @@ class _State:
     def certificate(self) -> tuple[float, float]:
         """P(w) and the D of the head of this file; w's margins are those kept."""
         spread = self.z - self.mean_of(self.z)
-        variance = self.v * float(self.c @ np.square(spread))
+        variance = self.v * inner(self.c, np.square(spread))
         self.a = self.p + self.c * (self.u - 2 * self.v * spread)
         self.image = self.rows.transposed_product(self.y * self.a, self.threads)
-        primal = 0.5 * float(self.w @ self.w) + variance - self.u * float(self.c @ self.z)
-        primal += float(self.b @ np.maximum(0, 1 - self.z))
-        return primal, float(self.p.sum()) - variance - 0.5 * float(self.image @ self.image)
+        primal = 0.5 * inner(self.w, self.w) + variance - self.u * inner(self.c, self.z)
+        primal += inner(self.b, np.maximum(0, 1 - self.z))
+        return primal, float(self.p.sum()) - variance - 0.5 * inner(self.image, self.image)
 
     def step(self) -> bool:
         """Predictor and corrector; false when the arithmetic allows no step."""

@@ -29,6 +29,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.vectors import inner
 from odmlib.solvers._inverse import STEP_WIDTH, inverse_step, scratch_size
 from odmlib.solvers._joint_block import (
     NewtonSystem,
@@ -105,7 +106,7 @@ class BlockNewton:
         zeta, beta, start = state.block_multipliers()
         others = scores - self._times(start)  # b
         gap, conjugate = block_gap(state, self.rows, scores, zeta, beta)
-        best = 0.5 * float(np.vdot(start, scores + others)) + conjugate
+        best = 0.5 * inner(start, scores + others) + conjugate
         if not math.isfinite(gap + best):  # an indefinite kernel without bound
             return False
         q_before = state.others[self.rows]
@@ -119,7 +120,7 @@ class BlockNewton:
             if point is None:
                 break
             value = block_gap(state, self.rows, point.f_v, point.zeta, point.beta)[1]
-            value += 0.5 * float(np.vdot(point.v, point.f_v + others))
+            value += 0.5 * inner(point.v, point.f_v + others)
             fell = best == math.inf or value < best - LEAST_GAIN * abs(best)
             if fell:
                 best, taken, gap, centre = value, point, point.gap, point.v
@@ -162,7 +163,7 @@ class BlockNewton:
         while True:
             residual = point.v - u
             image = self._times(residual)
-            distance = 0.5 * float(np.vdot(residual, image))
+            distance = 0.5 * inner(residual, image)
             moved = 0.5 * t * float(np.square(point.v - centre).sum())
             f_v = f + image
             gap_v = block_gap(state, rows, f_v, point.zeta, point.beta)[0]
@@ -179,7 +180,7 @@ class BlockNewton:
                 return None
             direction = residual - step
             change = self._times(direction)
-            slope = -float(np.vdot(residual, change))
+            slope = -inner(residual, change)
             if not slope < 0:
                 break
             length = self._line_search(t, centre, (u, direction), (f, change), slope, point)
@@ -230,7 +231,7 @@ class BlockNewton:
         for trial in range(MAX_TRIES):
             scores = f[0] + length * f[1]
             proximal_rows(self.state, self.rows, t, scores, centre, point.zeta, point.beta, point.v)
-            now = float(np.vdot(u[0] + length * u[1] - point.v, f[1]))
+            now = inner(u[0] + length * u[1] - point.v, f[1])
             if abs(now) <= SLOPE_LEFT * -slope or (now <= 0 and high == math.inf):
                 break
             if now < 0:

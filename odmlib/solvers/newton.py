@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
+from odmlib._core.vectors import inner
 from odmlib.losses.loss import MarginLoss
 from odmlib.solvers._dense import dense_gram, solve_positive
 from odmlib.solvers._newton import evaluate
@@ -69,8 +70,8 @@ def solve_newton(
 
     while True:
         gradient = w + loss_gradient
-        primal = 0.5 * float(w @ w) + loss_total
-        dual_bound = max(dual_bound, primal - 0.5 * float(gradient @ gradient))
+        primal = 0.5 * inner(w, w) + loss_total
+        dual_bound = max(dual_bound, primal - 0.5 * inner(gradient, gradient))
         gap = max(0.0, primal - dual_bound)  # below 0 by rounding only
         status = control.step(iteration, primal, gap, MAX_STEPS)
         if status is not None:
@@ -93,7 +94,7 @@ def solve_newton(
                 status = control.out_of_time() or MAX_ITER
                 break
         iteration += 1
-        slope = float(gradient @ step)
+        slope = inner(gradient, step)
         going = primal < last_primal or dual_bound > last_bound
         last_primal, last_bound = primal, dual_bound
         if not (slope < 0 and going):  # rounding: H, updated step by step, may have lost too many digits
@@ -105,9 +106,9 @@ def solve_newton(
         # the whole step is nearly always right, and where it leads must be looked at in any case
         there = w + step
         loss_total, loss_gradient = look(there, new_margins, new_curvatures, threads)
-        if not abs(float((there + loss_gradient) @ step)) <= -ACCURACY * slope:
+        if not abs(inner(there + loss_gradient, step)) <= -ACCURACY * slope:
             directions = np.subtract(new_margins, margins, out=change)
-            across, square = float(w @ step), float(step @ step)
+            across, square = inner(w, step), inner(step, step)
             there = w + step * line_search(slope, across, square, margins, directions, loss, costs, threads)
             loss_total, loss_gradient = look(there, new_margins, new_curvatures, threads)
         w = there
@@ -167,23 +168,23 @@ def _conjugate_gradients(
     diagonal = 1.0 + rows.hessian_diagonal(curvatures, threads)
     step = np.zeros_like(gradient)
     residual = -gradient
-    norm = math.sqrt(float(residual @ residual))
+    norm = math.sqrt(inner(residual, residual))
     # far from the target a rough direction does; the closer, the tighter
     target = max(enough, 1e-12 * norm) if enough > 1e-2 * norm else 1e-2 * norm
     scaled = residual / diagonal
     direction = scaled.copy()
-    product = float(residual @ scaled)
+    product = inner(residual, scaled)
     used = 0
     while used < limit:
         used += 1
         image = direction + rows.hessian_product(curvatures, direction, threads)
-        length = product / float(direction @ image)
+        length = product / inner(direction, image)
         step += length * direction
         residual -= length * image
-        if math.sqrt(float(residual @ residual)) <= target or control.out_of_time() == TIME_LIMIT:
+        if math.sqrt(inner(residual, residual)) <= target or control.out_of_time() == TIME_LIMIT:
             break
         scaled = residual / diagonal
-        previous, product = product, float(residual @ scaled)
+        previous, product = product, inner(residual, scaled)
         direction *= product / previous
         direction += scaled
     return step, used

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
+from odmlib._core.vectors import inner
 from odmlib.kernels.cache import RowCache
 from odmlib.losses.loss import BandLoss
 from odmlib.losses.sums import value_and_gap
@@ -174,9 +175,9 @@ def certify(
     threads: int,
 ) -> Certificate:
     losses, inner_gap = value_and_gap(loss, duals, margins, costs, threads)
-    conjugates = inner_gap - losses - float(duals @ margins)
+    conjugates = inner_gap - losses - inner(duals, margins)
     return Certificate(
-        0.5 * float(shares @ squares) + losses, -0.5 * float(squares.max()) - conjugates, inner_gap
+        0.5 * inner(shares, squares) + losses, -0.5 * float(squares.max()) - conjugates, inner_gap
     )
 
 
@@ -297,13 +298,13 @@ def mirror_prox(
 
     def distance(start: tuple, end: tuple) -> float:
         """The divergence that the steps are made for."""
-        in_mu = float(np.exp(end[0]) @ (end[0] - start[0])) / step_shares
+        in_mu = inner(np.exp(end[0]), end[0] - start[0]) / step_shares
         return in_mu + sum(float(np.square(end[k] - start[k]).sum()) for k in (1, 2)) / (2 * step_duals)
 
     def too_long(size: float, base: tuple, at_base: tuple, ahead: tuple, at_ahead: tuple, new: tuple) -> bool:
         """Whether the step's regret may exceed what the method's bound allows for."""
         way = (np.exp(ahead[0]) - np.exp(new[0]), ahead[1] - new[1], ahead[2] - new[2])
-        regret = sum(float((g - f) @ w) for g, f, w in zip(at_ahead, at_base, way, strict=True))
+        regret = sum(inner(g - f, w) for g, f, w in zip(at_ahead, at_base, way, strict=True))
         return size * regret > distance(base, ahead) + distance(ahead, new)
 
     def begin() -> tuple[Floats, Floats, Floats]:

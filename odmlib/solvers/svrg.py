@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.rows import Rows
+from odmlib._core.vectors import inner
 from odmlib.losses.loss import MarginLoss
 from odmlib.losses.sums import slopes_and_curvatures
 from odmlib.solvers._svrg import InnerLoop
@@ -91,5 +92,5 @@ class _State:
         self.margins = y * rows.product(w, threads)
         loss_total, self.slopes, _ = slopes_and_curvatures(loss, self.margins, costs, threads)
         self.mu = rows.transposed_product(y * self.slopes, threads)
-        self.primal = 0.5 * float(w @ w) + loss_total
-        self.gap = 0.5 * float((w + self.mu) @ (w + self.mu))
+        self.primal = 0.5 * inner(w, w) + loss_total
+        self.gap = 0.5 * inner(w + self.mu, w + self.mu)

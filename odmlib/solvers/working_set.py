@@ -18,6 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.vectors import inner
 from odmlib.errors import ParameterError
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
@@ -118,9 +119,9 @@ class _Phase(BlockSteps):
         """1/2 |w|^2, on some rows: from what it was when the others were left out."""
         duals, scores = self.state.duals, self.state.scores
         if self.rows is None:
-            return 0.5 * float((self.y * duals) @ scores)
-        return self.first_half_square + 0.5 * float(
-            (self.y * (duals - self.first_duals)) @ (scores + self.first_scores)
+            return 0.5 * inner(self.y * duals, scores)
+        return self.first_half_square + 0.5 * inner(
+            self.y * (duals - self.first_duals), scores + self.first_scores
         )
 
     def resume(self, duals: NDArray[np.float64], scores: NDArray[np.float64], half_square: float) -> None:
@@ -133,7 +134,7 @@ class _Phase(BlockSteps):
         dual value of all: -sum (conj_i + a_i z_i) over the others, and |w|^2 = sum a_i z_i over all rows."""
         primal, gap = self.state.measure()
         if self.rows is not None:
-            own = 0.5 * float((self.y * self.state.duals) @ self.state.scores)
+            own = 0.5 * inner(self.y * self.state.duals, self.state.scores)
             primal += own - self.half_square() - self.conjugates_left_out
         return primal, gap
 
@@ -417,7 +418,7 @@ def best_multiple_of(
     The conjugates are taken as a quadratic in t through 0, which they are for ODM and, as far as they are
     finite, for SVM. 0 where nothing is known.
     """
-    square = float(duals @ margins)
+    square = inner(duals, margins)
     with np.errstate(divide="ignore", invalid="ignore"):
         largest = (
             1.0

@@ -1,0 +1,27 @@
+// The loops of vectors.h for one instruction set; included more than once.
+
+typedef double ODM_NAME(inner_vec) __attribute__((vector_size(ODM_VECTOR_BYTES), may_alias, aligned(8)));
+
+#define VEC ODM_NAME(inner_vec)
+#define LANES (static_cast<int64_t>(ODM_VECTOR_BYTES / sizeof(double)))
+#define READ(array, place) (*reinterpret_cast<const VEC *>((array) + (place)))
+
+ODM_TARGET static double ODM_NAME(inner)(const double *x, const double *y, int64_t n)
+{
+    VEC sums[4] = {};  // apart, so that no addition waits for the one before
+    int64_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int64_t part = 0; part < 4; ++part) {
+            const int64_t place = i + part * LANES;
+            sums[part] += READ(x, place) * READ(y, place);
+        }
+    const VEC sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    double total = 0;
+    for (int64_t lane = 0; lane < LANES; ++lane) total += sum[lane];
+    for (; i < n; ++i) total += x[i] * y[i];
+    return total;
+}
+
+#undef VEC
+#undef LANES
+#undef READ

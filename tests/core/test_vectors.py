@@ -1,0 +1,53 @@
+"""Sums over vectors: right, for any shape, and by one thread."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from odmlib._core.vectors import inner
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 15, 16, 17, 1000, 20_011])
+def test_inner_is_the_sum_of_products(n):
+    a, b = np.random.default_rng(n).standard_normal((2, n))
+    assert inner(a, b) == pytest.approx(math.fsum(a * b), rel=1e-12, abs=1e-12)
+
+
+def test_inner_takes_matrices_and_views():
+    a = np.arange(12.0).reshape(3, 4)
+    assert inner(a, a) == 506.0
+    assert inner(a[:, ::2], a[:, ::2]) == (a[:, ::2] ** 2).sum()
+    assert inner(a[:, 1], a[:, 2]) == 1 * 2 + 5 * 6 + 9 * 10
+    assert inner(np.arange(3), np.ones(3)) == 3.0
+
+
+def test_inner_wants_vectors_of_one_size():
+    with pytest.raises(ValueError, match="vectors of 2 and 3 values"):
+        inner(np.ones(2), np.ones(3))
+
+
+def test_training_with_one_thread_uses_one_thread():
+    """numpy's BLAS would wake its threads for weights of so many columns, and they spin for a while."""
+    code = """
+import time, warnings
+import numpy as np
+from scipy.sparse import random_array
+import odmlib
+rng = np.random.default_rng(0)
+X = random_array((300, 40_000), density=0.002, rng=rng, format="csr")
+y = np.arange(300) % 3
+for machine in ("mcodm", "odm"):
+    odmlib.train(X[:10], y[:10] % 2, machine=machine, kernel="linear", threads=1)
+    wall, used, own = time.perf_counter(), time.process_time(), time.thread_time()
+    for _ in range(3):
+        odmlib.train(X, y, machine=machine, kernel="linear", threads=1, tol=1e-8)
+    print((time.process_time() - used) / (time.thread_time() - own))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert all(float(part) < 1.2 for part in run.stdout.split()), run.stdout
