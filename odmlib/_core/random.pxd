@@ -24,3 +24,18 @@ cdef inline void shuffle(int64_t *items, int64_t n, uint64_t *state) noexcept no
         kept = items[k]
         items[k] = items[other]
         items[other] = kept
+
+
+cdef inline void shuffle_blocks(const int64_t *items, int64_t n, int64_t *blocks, int64_t size, int64_t *out,
+                                uint64_t *state) noexcept nogil:
+    """Items in blocks of `size` neighbours: the blocks in random order, the items within each too. `blocks` are the
+    blocks' numbers. Neighbours in memory meet in the cache, where a shuffle of all items would miss it each time."""
+    cdef int64_t b, k, begin, length, at = 0, n_blocks = (n + size - 1) // size
+    shuffle(blocks, n_blocks, state)
+    for b in range(n_blocks):
+        begin = blocks[b] * size
+        length = min(size, n - begin)
+        for k in range(length):
+            out[at + k] = items[begin + k]
+        shuffle(out + at, length, state)
+        at += length

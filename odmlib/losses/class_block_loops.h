@@ -19,11 +19,30 @@ LOOP double ODM_NAME(stripe_max)(const double *stripe, int64_t n)
     return result;
 }
 
+// The largest but that of one class; its place and the padding become minus infinity.
+LOOP double ODM_NAME(best_of_others)(double *stripe, int64_t n_classes, int64_t padded, int64_t label)
+{
+    const VEC zero = {}, none = zero + ODM_NO_SCORE;
+    VEC places = {}, most = none;
+    for (int64_t lane = 0; lane < LANES; ++lane) places[lane] = static_cast<double>(lane);
+    for (int64_t l = 0; l < padded; l += LANES) {  // no store of one place before a vector is read: that would stall
+        VEC x = AT(stripe, l);
+        x = places == static_cast<double>(label) ? none : x;
+        x = places >= static_cast<double>(n_classes) ? none : x;
+        AT(stripe, l) = x;
+        most = x > most ? x : most;
+        places += static_cast<double>(LANES);
+    }
+    double result = most[0];
+    for (int64_t lane = 1; lane < LANES; ++lane) result = most[lane] > result ? most[lane] : result;
+    return result;
+}
+
 // The root nu of Q nu - P + sum_l min(0, nu - b_l); `top` is the largest b_l, minus infinity for an empty list.
 LOOP double ODM_NAME(threshold)(const double *b, int64_t n, double top, double P, double Q)
 {
     if (P >= Q * top) return P / Q;
-    double nu = (P + top) / (Q + 1);  // as if the largest alone were active: not above the root
+    double nu = (P + top) / (Q + 1), last = Q + 1;  // as if the largest alone were active: not above the root
     for (;;) {
         VEC sums = {}, counts = {};
         const VEC zero = {}, one = zero + 1.0;
@@ -37,9 +56,11 @@ LOOP double ODM_NAME(threshold)(const double *b, int64_t n, double top, double P
             sum += sums[lane];
             count += counts[lane];
         }
+        if (count == last) return nu;  // active ones only become fewer, so these are the same
         const double next = sum / count;
         if (!(next > nu)) return nu;
         nu = next;
+        last = count;
     }
 }
 
@@ -47,16 +68,15 @@ LOOP double ODM_NAME(class_block)(const odm_class_row &row, double *b, int64_t n
 {
     const double A = row.curvature, h = row.h, e = row.e, D = A + h;
     const double score_y = b[row.label];
-    for (int64_t l = n_classes; l < padded; ++l) b[l] = ODM_NO_SCORE;
-    b[row.label] = ODM_NO_SCORE;
-    const double shift = ODM_NAME(stripe_max)(b, padded);
+    const double shift = ODM_NAME(best_of_others)(b, n_classes, padded, row.label);
     for (int64_t l = 0; l < padded; l += LANES) AT(b, l) -= shift;
     const double b_y = score_y - shift - (1 - row.theta);
 
-    double nu = ODM_NAME(threshold)(b, padded, 0.0, A * b_y / D, A / D);
+    const double inverse_D = 1 / D;
+    double nu = ODM_NAME(threshold)(b, padded, 0.0, A * b_y * inverse_D, A * inverse_D);
     *beta = 0;
     if (e < std::numeric_limits<double>::infinity()) {
-        const double a_y = (nu - b_y) / D;
+        const double a_y = (nu - b_y) * inverse_D;
         if (row.other < 0) {
             const double F = row.reference + 1 + row.theta - score_y;
             if (A * a_y > F) {
@@ -78,8 +98,9 @@ LOOP double ODM_NAME(class_block)(const odm_class_row &row, double *b, int64_t n
     }
     VEC totals = {};
     const VEC zero = {};
+    const double inverse = 1 / A;
     for (int64_t l = 0; l < padded; l += LANES) {
-        const VEC x = (AT(b, l) - nu) / A;
+        const VEC x = (AT(b, l) - nu) * inverse;
         const VEC zeta = x > zero ? x : zero;
         AT(b, l) = zeta;
         totals += zeta;

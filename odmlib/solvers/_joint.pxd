@@ -22,6 +22,8 @@ cdef extern from "joint.h" nogil:
         const int32_t *columns
         const double *values
         double bias
+        const double *dense
+        index_t dense_stride
         const int32_t *labels
         const double *h
         const double *curvatures
@@ -47,6 +49,7 @@ cdef extern from "joint.h" nogil:
     void odm_joint_expect(const odm_joint *s, index_t far, index_t near) noexcept
     double odm_joint_visit(odm_joint *s, index_t i, int upper) noexcept
     void odm_joint_scores(const odm_joint *s, index_t i, const double *weights, double *out) noexcept
+    void odm_joint_all_scores(const odm_joint *s, index_t begin, index_t end, const double *weights, double *out) noexcept
     void odm_joint_add(const odm_joint *s, index_t i, const double *v, double *weights) noexcept
     double odm_joint_solve(odm_joint *s, index_t i, double *f, double curvature, int upper,
                            index_t *n_changed) noexcept
@@ -60,7 +63,7 @@ cdef class JointMultipliers:
     cdef readonly index_t n_rows, n_classes, padded
     # arrays that Python sees: beta, q, the next q, M, and of the last measurement
     cdef readonly object beta, others, wanted, references, margins, best_wrong, best_scores
-    cdef object kept                    # arrays that only the struct points to
+    cdef object kept, dense             # arrays that only the struct points to
 
     cdef bint begin_row(self, index_t i, double *scores) noexcept nogil
 
@@ -69,7 +72,7 @@ cdef class JointState(JointMultipliers):
     cdef Rows rows
     cdef readonly index_t n_columns
     cdef readonly object weights        # w[column, class] with its padding
-    cdef index_t[::1] order
+    cdef index_t[::1] items, blocks, order  # rows with weight and values, their blocks, and the epoch's order
     cdef uint8_t[::1] pause, calm       # epochs to skip a row; how often in a row it was found calm
     cdef uint64_t generator
     cdef index_t position

@@ -2,19 +2,22 @@
 
 from libc.math cimport INFINITY
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
 from odmlib._core.parallel cimport parallel_for
-from odmlib._core.random cimport shuffle
+from odmlib._core.random cimport shuffle_blocks
 from odmlib._core.rows cimport Rows
 from odmlib._core.types cimport index_t, int32_t, uint8_t, uint64_t
 from odmlib._core.views cimport data_of
+from odmlib._core.vectors import inner
 from odmlib.losses.class_block cimport odm_class_block, odm_class_row, odm_padded_classes
 
 cdef double CALM = 0.6            # rows with less than this part of the mean violation are left out for a while
+cdef double FULL = 0.5            # part of the columns that rows have values in
 cdef index_t MEASURE_ROWS = 512   # rows of one chunk of a measurement
+cdef index_t BLOCK = 16           # neighbouring rows that are visited one after another, in random order
 cdef index_t LOOK_AHEAD = 6       # visits, for fetching rows from memory early
 cdef double START_CURVATURE = 0.05  # in units of h: classes about that close share the multipliers of a known score
 cdef double TINY = 1e-300         # curvatures below are those of empty rows
@@ -159,7 +162,9 @@ cdef class JointState(JointMultipliers):
         self.rows = rows
         self.n_columns = rows.n_columns
         self.weights = aligned_zeros(self.n_columns, self.padded)
-        self.order = self.movable()
+        self.items = self.movable()
+        self.order = np.empty(len(self.items), dtype=np.int64)
+        self.blocks = np.arange((len(self.items) + BLOCK - 1) // BLOCK)
         self.pause, self.calm = np.zeros((2, self.n_rows), dtype=np.uint8)
         self.generator = seed
         self.position = self.order.shape[0]
@@ -171,6 +176,23 @@ cdef class JointState(JointMultipliers):
         if self.n_columns:
             matrix = self.weights
             s.w = &matrix[0, 0]
+
+    def fill_rows(self):
+        """Keep a second copy of the rows with all columns, which many passes over rows that have most of them pay for."""
+        cdef index_t n_columns = self.n_columns
+        if self.rows.n_nonzeros < FULL * self.n_rows * (n_columns - (self.s.bias != 0)):
+            return
+        self.dense = np.zeros((self.n_rows, (n_columns + 3) // 4 * 4))
+        cdef double[:, ::1] matrix = self.dense
+        cdef index_t i, p
+        with nogil:
+            for i in range(self.n_rows):
+                for p in range(self.s.starts[i], self.s.starts[i + 1]):
+                    matrix[i, self.s.columns[p]] = self.s.values[p]
+                if self.s.bias != 0:
+                    matrix[i, n_columns - 1] = self.s.bias
+        if self.dense.size:
+            self.s.dense, self.s.dense_stride = &matrix[0, 0], matrix.shape[1]
 
     def rebuild(self):
         """w anew from the multipliers, which removes what rounding has added."""
@@ -224,7 +246,7 @@ cdef class JointState(JointMultipliers):
             self.mean_violation = self.violation_sum / self.visits_here
         with nogil:
             if n:
-                shuffle(&self.order[0], n, &self.generator)
+                shuffle_blocks(&self.items[0], n, &self.blocks[0], BLOCK, &self.order[0], &self.generator)
         self.position = 0
         self.visits_here = 0
         self.violation_sum = 0
@@ -265,10 +287,11 @@ cdef class JointState(JointMultipliers):
             raise MemoryError("no memory for the multipliers")
         return self.position >= n
 
-    def measure(self, int threads=1):
+    def measure(self, int threads=1, double[:, ::1] scores=None):
         """(J, relaxed primal, gap, misplaced) on all rows; fills `margins`, `best_wrong` and `best_scores`.
 
         `misplaced` counts the rows with loss above the band whose q_i is not the best wrong class.
+        `scores` (rows x padded) takes those of all rows.
         """
         cdef index_t n_chunks = (self.n_rows + MEASURE_ROWS - 1) // MEASURE_ROWS
         cdef double[::1] margins = self.margins, best_scores = self.best_scores
@@ -279,11 +302,12 @@ cdef class JointState(JointMultipliers):
         cdef MeasureJob job
         if n_chunks:
             job = MeasureJob(&self.s, &scratch_view[0, 0], &sums_view[0, 0], &best[0],
-                             &best_scores[0], &margins[0])
+                             &best_scores[0], &margins[0], NULL)
+            if scores is not None:
+                job.kept = &scores[0, 0]
             with nogil:
                 parallel_for(n_chunks, threads, measure_chunk, &job)
-        weights = self.weights.ravel()
-        half = 0.5 * float(weights @ weights)
+        half = 0.5 * inner(self.weights, self.weights)
         total = sums.sum(axis=0)
         return half + float(total[0]), half + float(total[1]), float(total[2]), int(total[3])
 
@@ -295,15 +319,22 @@ cdef struct MeasureJob:
     int32_t *best
     double *best_scores
     double *margins
+    double *kept
 
 
 cdef void measure_chunk(void *context, index_t chunk) noexcept nogil:
     cdef MeasureJob *job = <MeasureJob *>context
     cdef odm_joint_sums sums = odm_joint_sums(0, 0, 0, 0)
-    cdef double *scores = job.scratch + chunk * job.s.padded
-    cdef index_t i
-    for i in range(chunk * MEASURE_ROWS, min((chunk + 1) * MEASURE_ROWS, job.s.n_rows)):
-        odm_joint_scores(job.s, i, job.s.w, scores)
+    cdef index_t i, padded = job.s.padded
+    cdef double *scores = job.scratch + chunk * padded
+    cdef index_t begin = chunk * MEASURE_ROWS, end = min(begin + MEASURE_ROWS, job.s.n_rows)
+    if job.kept != NULL:
+        odm_joint_all_scores(job.s, begin, end, job.s.w, job.kept + begin * padded)
+    for i in range(begin, end):
+        if job.kept != NULL:
+            memcpy(scores, job.kept + i * padded, padded * sizeof(double))  # measuring spoils them
+        else:
+            odm_joint_scores(job.s, i, job.s.w, scores)
         odm_joint_measure(job.s, i, scores, &sums, job.best + i, job.best_scores + i, job.margins + i)
     job.sums[4 * chunk] = sums.objective
     job.sums[4 * chunk + 1] = sums.relaxed

@@ -7,7 +7,7 @@ import numpy as np
 
 from odmlib._core.parallel cimport parallel_for
 from odmlib._core.types cimport index_t, int32_t
-from odmlib.solvers._joint cimport JointState, odm_joint, odm_joint_add, odm_joint_scores, odm_row_duals
+from odmlib.solvers._joint cimport JointState, odm_joint, odm_joint_add, odm_joint_all_scores, odm_joint_scores
 
 cdef extern from "joint_prox.h" nogil:
     ctypedef struct odm_bend:
@@ -20,9 +20,12 @@ cdef extern from "joint_prox.h" nogil:
     void odm_bend_product(const odm_bend &b, const double *zeta, double *d, index_t n_classes, index_t padded) noexcept
     index_t odm_shares(const odm_joint &s, const odm_bend &b, const double *zeta, int32_t *places,
                        double *factors) noexcept
-    double odm_dense_duals(const odm_joint &s, index_t i, const double *zeta, double beta, double *v) noexcept
-    double odm_prox_row(const odm_joint *s, index_t i, double t, const double *f, const double *centre,
-                        const double *change, double *zeta, double *beta, double *v, double *along) noexcept
+    double odm_prox_row(const odm_joint *s, index_t i, double t, const double *base, const double *change, double length,
+                        double *zeta, double *beta, int32_t *n_active, double *along) noexcept
+    void odm_prox_base(const odm_joint *s, index_t i, double t, double *scores) noexcept
+    const index_t SOME_ROWS "ODM_SOME_ROWS"
+    void odm_dense_duals(const odm_joint *s, index_t i, const double *zeta, double beta, double *v) noexcept
+    void odm_add_rows(const odm_joint *s, const index_t *rows, index_t n, const double *v, double *weights) noexcept
     ctypedef struct odm_fours:
         int32_t *fours
         double *values
@@ -41,7 +44,7 @@ cdef struct Job:
     odm_joint *s
     const index_t *starts       # rows of the chunks
     const double *t
-    double *scores              # rows x padded
+    double *scores              # rows x padded: of the weights, minus t times the centre
     double *changes             # of the scores along the direction searched
     double length               # of the step along it
     double *zeta
@@ -50,26 +53,25 @@ cdef struct Job:
     const double *weights       # of a direction
     double *out                 # per chunk
     index_t n_out
-    double *scratch             # per chunk, three stripes
+    double *scratch             # per chunk, stripes of some rows
     odm_pairs pairs
     int32_t *classes            # per group of classes: those of a row, then the fours of its columns
     double *dense               # per group of classes: a row's values by fours
 
 
-cdef index_t N_STRIPES = 3
-
-
 cdef class ProximalRows:
     """The rows' proximal steps around the state's multipliers, and their derivatives.
 
-    The scores of all rows are those of the weights given last plus what `advance` has added since.
+    `scores` (rows x padded) are those of the weights given last, plus what `advance` has added since, minus t times
+    the centre.
     """
 
     cdef JointState state
     cdef const double[::1] t
     cdef const index_t[::1] starts
     cdef readonly object zeta, beta, proximity
-    cdef double[:, ::1] zeta_view, scores, changes, scratch
+    cdef readonly object scores
+    cdef double[:, ::1] zeta_view, scores_view, changes, scratch
     cdef double[::1] beta_view
     cdef int32_t[::1] n_active
     cdef object pairs
@@ -80,10 +82,11 @@ cdef class ProximalRows:
         self.state, self.threads = state, threads
         self.zeta, self.beta = np.zeros((m, padded)), np.zeros(m)
         self.zeta_view, self.beta_view = self.zeta, self.beta
-        self.scores, self.changes = np.empty((m, padded)), np.empty((m, padded))
+        self.scores, self.changes = np.zeros((m, padded)), np.zeros((m, padded))
+        self.scores_view = self.scores
         self.n_active = np.zeros(m, dtype=np.int32)
         self.starts = state.rows._chunk_starts(state.n_columns * padded)
-        self.scratch = np.zeros((len(self.starts), N_STRIPES * padded))
+        self.scratch = np.zeros((len(self.starts), SOME_ROWS * padded))
 
     cdef Job job(self):
         cdef Job job
@@ -92,17 +95,25 @@ cdef class ProximalRows:
         job.starts = &self.starts[0]
         if self.t is not None:
             job.t = &self.t[0]
-        job.scores, job.changes = &self.scores[0, 0], &self.changes[0, 0]
+        job.scores, job.changes = &self.scores_view[0, 0], &self.changes[0, 0]
         job.zeta, job.beta, job.n_active = &self.zeta_view[0, 0], &self.beta_view[0], &self.n_active[0]
         job.scratch = &self.scratch[0, 0]
         return job
 
-    def begin(self, t, const double[:, ::1] weights):
-        """The centre: the state's multipliers, which stay as they are; t: one number per row. Scores of `weights`."""
+    def begin(self, t, const double[:, ::1] weights, bint scored=False):
+        """The centre: the state's multipliers, which stay as they are; t: one number per row.
+
+        `scored`: `scores` holds those of the weights already.
+        """
+        cdef index_t i
         self.proximity = np.ascontiguousarray(t, dtype=np.float64)
         self.t = self.proximity
-        self.changes[:] = 0
-        self.score(weights, False)
+        if not scored:
+            self.score(weights, False)
+        cdef Job job = self.job()
+        with nogil:
+            for i in range(self.state.n_rows):
+                odm_prox_base(job.s, i, job.t[i], job.scores + i * job.s.padded)
 
     def search(self, const double[:, ::1] direction):
         """The direction of the next steps."""
@@ -251,9 +262,8 @@ cdef class ProximalRows:
 
 cdef void scores_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
-    cdef index_t i, padded = job.s.padded
-    for i in range(job.starts[chunk], job.starts[chunk + 1]):
-        odm_joint_scores(job.s, i, job.weights, job.out + i * padded)
+    odm_joint_all_scores(job.s, job.starts[chunk], job.starts[chunk + 1], job.weights,
+                         job.out + job.starts[chunk] * job.s.padded)
 
 
 cdef bint moves(const odm_joint *s, index_t i) noexcept nogil:
@@ -263,28 +273,12 @@ cdef bint moves(const odm_joint *s, index_t i) noexcept nogil:
 
 cdef void step_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
-    cdef index_t i, l, padded = job.s.padded
-    cdef int32_t n
-    cdef double value = 0, along = 0, t, length = job.length
-    cdef double *f = job.scratch + N_STRIPES * chunk * padded
-    cdef double *centre = f + padded
-    cdef double *v = centre + padded
-    cdef double *scores
-    cdef double *changes
-    cdef double *zeta
+    cdef index_t i, padded = job.s.padded
+    cdef double value = 0, along = 0
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
-        if not moves(job.s, i):
-            continue
-        scores, changes, zeta = job.scores + i * padded, job.changes + i * padded, job.zeta + i * padded
-        for l in range(padded):
-            f[l] = scores[l] + length * changes[l]
-        memset(centre, 0, padded * sizeof(double))
-        odm_row_duals(job.s[0], i, centre)
-        value += odm_prox_row(job.s, i, job.t[i], f, centre, changes, zeta, job.beta + i, v, &along)
-        n = 0
-        for l in range(padded):
-            n += zeta[l] > 0
-        job.n_active[i] = n
+        if moves(job.s, i):
+            value += odm_prox_row(job.s, i, job.t[i], job.scores + i * padded, job.changes + i * padded, job.length,
+                                  job.zeta + i * padded, job.beta + i, job.n_active + i, &along)
     job.out[2 * chunk] = value
     job.out[2 * chunk + 1] = along
 
@@ -292,17 +286,24 @@ cdef void step_chunk(void *context, index_t chunk) noexcept nogil:
 cdef void weights_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
     cdef index_t i, padded = job.s.padded
-    cdef double *v = job.scratch + N_STRIPES * chunk * padded
+    cdef double *v = job.scratch + SOME_ROWS * chunk * padded
+    cdef index_t[4] rows
+    cdef index_t n = 0
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
         if job.n_active[i] or job.beta[i] > 0:
-            odm_dense_duals(job.s[0], i, job.zeta + i * padded, job.beta[i], v)
-            odm_joint_add(job.s, i, v, job.out + chunk * job.n_out)
+            odm_dense_duals(job.s, i, job.zeta + i * padded, job.beta[i], v + n * padded)
+            rows[n] = i
+            n += 1
+            if n == SOME_ROWS:
+                odm_add_rows(job.s, rows, n, v, job.out + chunk * job.n_out)
+                n = 0
+    odm_add_rows(job.s, rows, n, v, job.out + chunk * job.n_out)
 
 
 cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
     cdef index_t i, padded = job.s.padded
-    cdef double *d = job.scratch + N_STRIPES * chunk * padded
+    cdef double *d = job.scratch + SOME_ROWS * chunk * padded
     cdef odm_bend bend
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
         if odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
@@ -314,7 +315,7 @@ cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
 cdef void diagonal_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
     cdef index_t i, l, p, padded = job.s.padded
-    cdef double *d = job.scratch + N_STRIPES * chunk * padded
+    cdef double *d = job.scratch + SOME_ROWS * chunk * padded
     cdef double *out = job.out + chunk * job.n_out
     cdef const double *zeta
     cdef odm_bend bend

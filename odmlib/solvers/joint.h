@@ -32,6 +32,8 @@ struct odm_joint {
     const int32_t *columns;
     const double *values;
     double bias;                    // value of the constant last column; 0: none
+    const double *dense;            // the rows again with all columns, `dense_stride` apart (a multiple of 4); or NULL
+    int64_t dense_stride;
     const int32_t *labels;
     const double *h, *curvatures;   // 1 / (2 cost), infinite for rows without weight; |x_i|^2
     double nu, theta;
@@ -150,6 +152,13 @@ static inline double odm_joint_solve(odm_joint *s, int64_t i, double *f, double 
 static inline void odm_joint_scores(const odm_joint *s, int64_t i, const double *weights, double *out) noexcept
 {
     ODM_CALL(joint_scores, *s, i, weights, out);
+}
+
+// The same for rows begin .. end-1, one stripe after another.
+static inline void odm_joint_all_scores(const odm_joint *s, int64_t begin, int64_t end, const double *weights,
+                                        double *out) noexcept
+{
+    ODM_CALL(all_scores, *s, begin, end, weights, out);
 }
 
 // weights += x_i v'

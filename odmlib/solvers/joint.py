@@ -105,9 +105,9 @@ class _Run:
         self.now = Measured(math.inf, math.inf, math.inf, 0)
         self.best: tuple[Measured, Floats, Floats] | None = None  # of lowest J: weights and margins too
 
-    def measure(self, distance: float = 0.0) -> None:
+    def measure(self, distance: float = 0.0, scores: Floats | None = None) -> None:
         """`distance`: 1/2 |w - sum_i x_i v_i'|^2 where w is not made of the multipliers."""
-        objective, relaxed, gap, misplaced = self.state.measure(self.threads)
+        objective, relaxed, gap, misplaced = self.state.measure(self.threads, scores)
         self.now = Measured(objective, relaxed, max(0.0, gap + distance), misplaced)
         if self.best is None or objective < self.best[0].objective:
             self.best = (self.now, self.state.weights.copy(), self.state.margins.copy())
@@ -283,10 +283,10 @@ def _proximal_steps(run: _Run, newton: ProximalNewton) -> str:
     while True:
         before = run.now.gap
         bound = max(1.0, run.now.relaxed - before, 0.1 * run.now.relaxed)
-        distance = newton.step(precision * 0.1 * min(run.labels.tolerance * bound, before))
+        distance = newton.step(precision * 0.1 * min(run.labels.tolerance * bound, before), steps > 0)
         run.iterations += 1
         steps += 1
-        run.measure(distance)
+        run.measure(distance, newton.rows.scores)
         verdict, status = run.judge(run.epochs + MAX_PROXIMAL_STEPS)
         if status is not None:
             return status

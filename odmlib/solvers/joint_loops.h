@@ -74,6 +74,43 @@ LOOP void ODM_NAME(joint_add)(const odm_joint &s, int64_t i, const double *v, do
 }
 #undef ODM_BY_GROUPS
 
+// Scores of ROWS full rows under N vectors of classes: a stripe of weights is read once for all of them.
+template <int N, int ROWS>
+LOOP void ODM_NAME(full_scores)(const odm_joint &s, const double *x, const double *w, double *out)
+{
+    VEC sums[ROWS][N] = {};
+    for (int64_t j = 0; j < s.n_columns; ++j) {
+        const double *stripe = w + j * s.padded;
+        for (int n = 0; n < N; ++n) {
+            const VEC weights = READ(stripe, n * LANES);
+            for (int r = 0; r < ROWS; ++r) sums[r][n] += x[r * s.dense_stride + j] * weights;
+        }
+    }
+    for (int r = 0; r < ROWS; ++r)
+        for (int n = 0; n < N; ++n) AT(out, r * s.padded + n * LANES) = sums[r][n];
+}
+
+template <int ROWS>
+LOOP void ODM_NAME(full_rows)(const odm_joint &s, const double *x, const double *w, double *out)
+{
+    int64_t l = 0;
+    for (; l + 3 * LANES <= s.padded; l += 3 * LANES) ODM_NAME(full_scores)<3, ROWS>(s, x, w + l, out + l);
+    if (l + 2 * LANES <= s.padded) {
+        ODM_NAME(full_scores)<2, ROWS>(s, x, w + l, out + l);
+        l += 2 * LANES;
+    }
+    if (l < s.padded) ODM_NAME(full_scores)<1, ROWS>(s, x, w + l, out + l);
+}
+
+LOOP void ODM_NAME(all_scores)(const odm_joint &s, int64_t begin, int64_t end, const double *w, double *out)
+{
+    int64_t i = begin;
+    if (s.dense)
+        for (; i + 4 <= end; i += 4)
+            ODM_NAME(full_rows)<4>(s, s.dense + i * s.dense_stride, w, out + (i - begin) * s.padded);
+    for (; i < end; ++i) ODM_NAME(joint_scores)(s, i, w, out + (i - begin) * s.padded);
+}
+
 // w += x_i v' where few places of v are not 0
 LOOP void ODM_NAME(add_some)(const odm_joint &s, int64_t i, const double *v, const int32_t *places, int64_t n)
 {
@@ -91,9 +128,7 @@ LOOP void ODM_NAME(add_some)(const odm_joint &s, int64_t i, const double *v, con
 // The largest score of a wrong class; the scores of y and of the padding are lost.
 LOOP double ODM_NAME(best_wrong)(const odm_joint &s, int64_t i, double *f)
 {
-    for (int64_t l = s.n_classes; l < s.padded; ++l) f[l] = ODM_NO_SCORE;
-    f[s.labels[i]] = ODM_NO_SCORE;
-    return ODM_NAME(stripe_max)(f, s.padded);
+    return ODM_NAME(best_of_others)(f, s.n_classes, s.padded, s.labels[i]);
 }
 
 // Solve row i's sub-problem from its scores f (which are lost): the multipliers change, s.change becomes

@@ -22,6 +22,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.vectors import inner
 from odmlib.solvers._dense import PositiveFactor, solve_positive
 from odmlib.solvers._joint import JointState
 from odmlib.solvers._joint_newton import ProximalRows
@@ -41,8 +42,8 @@ FORCING = 0.1  # residual of a Newton step solved by conjugate gradients
 MAX_NEWTON_STEPS = 60  # of one proximal step
 # t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones. It falls to the usual one unless
 # a proximal step takes HARD Newton steps (then it rises), and below it after one that takes at most EASY
-FIRST_PROXIMITY, HARD_PROXIMITY, USUAL_PROXIMITY, SMALLEST_PROXIMITY = 1.0, 0.5, 0.1, 0.03
-FALL, RISE = 0.5, 2.0
+FIRST_PROXIMITY, HARD_PROXIMITY, USUAL_PROXIMITY, SMALLEST_PROXIMITY = 0.5, 0.5, 0.1, 0.03
+FALL, FAST_FALL, RISE = 0.5, 0.25, 2.0  # fast: after a single Newton step
 EASY, HARD = 2, 5
 SUFFICIENT = 1e-4  # part of the promised decrease a step must bring
 OVERSHOOT = 0.5  # slope at the end of a step, in units of the slope at its beginning
@@ -77,6 +78,8 @@ class ProximalNewton:
     ):
         self.state, self.control, self.explicit = state, control, explicit
         self.scale = np.where(np.isfinite(h), h, 1.0)  # rows without weight take no part
+        if explicit:
+            state.fill_rows()
         self.rows = ProximalRows(state, threads)
         forming = row_length**2 * state.n_rows
         self.every = max(1, math.ceil(forming / BLOCK_FORMING))
@@ -86,30 +89,31 @@ class ProximalNewton:
         self.n_built = 0  # times that they were made
         self.strain = 0.0  # conjugate gradient steps per Newton step in the last proximal step
 
-    def step(self, enough: float) -> float:
+    def step(self, enough: float, scored: bool = False) -> float:
         """One proximal step, psi minimised until 1/2 |grad|^2 <= enough; what 1/2 |grad|^2 came to.
 
         The state has the minimiser w and the multipliers v(w) then, and the duality gap is the sum of the
-        rows' gaps plus 1/2 |w - sum_i x_i v_i'|^2, the number returned.
+        rows' gaps plus 1/2 |w - sum_i x_i v_i'|^2, the number returned. `scored`: `rows.scores` are those of
+        the state's weights.
         """
         state, rows = self.state, self.rows
         w = state.weights.copy()
-        rows.begin(self.proximity * self.scale, w)
+        rows.begin(self.proximity * self.scale, w, scored)
         if self.n_built < 2 or self.strain > STALE:
             self.factors = None
         before, cg_before = self.newton_steps, self.cg_steps
         total, _ = rows.step(0.0)
-        psi = 0.5 * float(np.vdot(w, w)) - total
+        psi = 0.5 * inner(w, w) - total
         still, least = 0, math.inf
         for left in range(MAX_NEWTON_STEPS, -1, -1):
             gradient = w - rows.weights()
-            distance = 0.5 * float(np.vdot(gradient, gradient))
+            distance = 0.5 * inner(gradient, gradient)
             still, least = (0, distance) if distance < 0.5 * least else (still + 1, least)
             if left == 0 or distance <= enough or still == PATIENCE or self.control.out_of_time() is not None:
                 break
             direction = self._direction(gradient, enough)
             rows.search(direction)
-            psi, length = self._search(w, direction, psi, float(np.vdot(gradient, direction)))
+            psi, length = self._search(w, direction, psi, inner(gradient, direction))
             w += length * direction
             rows.advance(length)
             self.newton_steps += 1
@@ -124,13 +128,13 @@ class ProximalNewton:
             self.proximity = max(self.proximity, min(HARD_PROXIMITY, RISE * self.proximity))
         else:
             least = SMALLEST_PROXIMITY if n_steps <= EASY else min(self.proximity, USUAL_PROXIMITY)
-            self.proximity = max(least, FALL * self.proximity)
+            self.proximity = max(least, (FAST_FALL if n_steps <= 1 else FALL) * self.proximity)
 
     def _search(self, w: Floats, direction: Floats, psi: float, slope: float) -> tuple[float, float]:
         """Step length along the direction: psi is convex, its slope known; the value there and the length."""
-        noise = ROUNDING * (abs(psi) + float(np.vdot(w, w)))
-        w_along, square = float(np.vdot(w, direction)), float(np.vdot(direction, direction))
-        half = 0.5 * float(np.vdot(w, w))
+        noise = ROUNDING * (abs(psi) + inner(w, w))
+        w_along, square = inner(w, direction), inner(direction, direction)
+        half = 0.5 * inner(w, w)
         low, low_slope, high, high_slope, length = 0.0, slope, math.inf, math.inf, 1.0
         for trial in range(MAX_TRIALS):
             total, along = self.rows.step(length)
@@ -168,24 +172,21 @@ class ProximalNewton:
         scale = self._preconditioner()
         step = np.zeros_like(gradient)
         residual = -gradient
-        norm = math.sqrt(float(np.vdot(residual, residual)))
+        norm = math.sqrt(inner(residual, residual))
         target = min(0.3 * norm, max(0.3 * math.sqrt(2 * enough), FORCING * norm))
         scaled = scale(residual)
         direction = scaled.copy()
-        product = float(np.vdot(residual, scaled))
+        product = inner(residual, scaled)
         for _ in range(MAX_CG_STEPS):
             self.cg_steps += 1
             image = direction + rows.hessian_product(direction)
-            length = product / float(np.vdot(direction, image))
+            length = product / inner(direction, image)
             step += length * direction
             residual -= length * image
-            if (
-                math.sqrt(float(np.vdot(residual, residual))) <= target
-                or self.control.out_of_time() == TIME_LIMIT
-            ):
+            if math.sqrt(inner(residual, residual)) <= target or self.control.out_of_time() == TIME_LIMIT:
                 break
             scaled = scale(residual)
-            previous, product = product, float(np.vdot(residual, scaled))
+            previous, product = product, inner(residual, scaled)
             direction *= product / previous
             direction += scaled
         return step

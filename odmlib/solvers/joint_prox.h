@@ -13,7 +13,7 @@
 #include "joint.h"
 
 struct odm_bend {  // J of one row
-    double g, g_y, sum, pull, k;  // pull: t/E
+    double g, g_y, inverse, pull, k;  // inverse: of sum g; pull: t/E
     int32_t label, other;         // other = -1: p = e_y
     bool above;                   // beta > 0
 };
@@ -38,7 +38,7 @@ static inline bool odm_bend_of(const odm_joint &s, int64_t i, double t, int64_t 
         bend->pull = bend->k = 0;
     }
     if (n_active == 0) bend->g = bend->g_y = 0;  // T stays 0
-    bend->sum = n_active ? n_active * bend->g + bend->g_y : 1;
+    bend->inverse = n_active ? 1 / (n_active * bend->g + bend->g_y) : 1;
     return true;
 }
 
@@ -59,7 +59,7 @@ static inline double odm_bend_at(const odm_bend &b, int64_t l, bool active_l, in
 {
     const double u_l = odm_bend_u(b, l), u_m = odm_bend_u(b, m);
     const double a_l = (active_l ? b.g : 0) + b.g_y * u_l, a_m = (active_m ? b.g : 0) + b.g_y * u_m;
-    return (l == m && active_l ? b.g : 0) + b.g_y * u_l * u_m - a_l * a_m / b.sum +
+    return (l == m && active_l ? b.g : 0) + b.g_y * u_l * u_m - a_l * a_m * b.inverse +
            b.k * odm_bend_p(b, l) * odm_bend_p(b, m);
 }
 
@@ -72,7 +72,7 @@ static inline void odm_bend_product(const odm_bend &b, const double *zeta, doubl
     double mean = b.g_y * u_d;
     for (int64_t l = 0; l < n_classes; ++l)
         if (zeta[l] > 0) mean += b.g * d[l];
-    mean /= b.sum;
+    mean *= b.inverse;
     for (int64_t l = 0; l < n_classes; ++l) d[l] = zeta[l] > 0 ? b.g * (d[l] - mean) : 0;
     for (int64_t l = n_classes; l < padded; ++l) d[l] = 0;
     const double along_u = b.g_y * (u_d - mean), along_p = b.k * p_d - b.pull * along_u;
@@ -104,19 +104,6 @@ static inline int64_t odm_shares(const odm_joint &s, const odm_bend &b, const do
     return n;
 }
 
-// v from zeta and beta; the sum of zeta is returned
-static inline double odm_dense_duals(const odm_joint &s, int64_t i, const double *zeta, double beta, double *v) noexcept
-{
-    double total = 0;
-    for (int64_t l = 0; l < s.padded; ++l) {
-        v[l] = -zeta[l];
-        total += zeta[l];
-    }
-    v[s.labels[i]] += total - beta;
-    if (!s.frozen) v[s.others[i]] += beta;
-    return total;
-}
-
 // A row's values (bias included) by fours of neighbouring columns, those without a value left out: `fours` are their
 // numbers. Squares x x' are then sums of short vectors, whether the row is full or not.
 struct odm_fours {
@@ -125,6 +112,7 @@ struct odm_fours {
     int64_t n;
 };
 
+static const int64_t ODM_SOME_ROWS = 4;    // rows that join the weights at a time
 static const int64_t ODM_TRIANGLES = 64;   // rows whose squares are added at a time
 static const int64_t ODM_TILE_LINES = 32;
 
@@ -132,6 +120,12 @@ static inline int64_t odm_four_lines(int64_t d) noexcept { return (d + 3) / 4; }
 
 static inline void odm_fours_of(const odm_joint &s, int64_t i, odm_fours *x) noexcept
 {
+    if (s.dense) {
+        x->n = s.dense_stride / 4;
+        x->values = const_cast<double *>(s.dense + i * s.dense_stride);
+        for (int32_t four = 0; four < x->n; ++four) x->fours[four] = four;
+        return;
+    }
     int64_t n = 0;
     int32_t last = -1;
     const int64_t end = s.starts[i + 1];
@@ -197,12 +191,38 @@ static inline void odm_unfold_pairs(const odm_joint *s, const odm_pairs *pairs, 
         }
 }
 
-// The proximal step of row i from scores f around `centre`, its old v: zeta, beta, v and the row's minimum (for psi);
-// <change, v> is added to *along.
-static inline double odm_prox_row(const odm_joint *s, int64_t i, double t, const double *f, const double *centre,
-                                  const double *change, double *zeta, double *beta, double *v, double *along) noexcept
+// The proximal step of row i at base + length change, base being its scores minus t_i centre_i: zeta, beta, the number of
+// positive zeta and the row's minimum without t_i/2 |centre_i|^2, which no step changes; <change, v> is added to *along.
+static inline double odm_prox_row(const odm_joint *s, int64_t i, double t, const double *base, const double *change,
+                                  double length, double *zeta, double *beta, int32_t *n_active, double *along) noexcept
 {
-    return ODM_CALL(prox_row, *s, i, t, f, centre, change, zeta, beta, v, along);
+    return ODM_CALL(prox_row, *s, i, t, base, change, length, zeta, beta, n_active, along);
+}
+
+// v from zeta and beta
+static inline void odm_dense_duals(const odm_joint *s, int64_t i, const double *zeta, double beta, double *v) noexcept
+{
+    ODM_CALL(dense_duals, *s, i, zeta, beta, v);
+}
+
+// weights += sum of x_i v_i' over n <= ODM_SOME_ROWS rows, whose v are one stripe after another
+static inline void odm_add_rows(const odm_joint *s, const int64_t *rows, int64_t n, const double *v,
+                                double *weights) noexcept
+{
+    ODM_CALL(add_rows, *s, rows, n, v, weights);
+}
+
+// base = scores - t centre, centre being the multipliers of the state
+static inline void odm_prox_base(const odm_joint *s, int64_t i, double t, double *scores) noexcept
+{
+    double total = -s->beta[i];
+    const odm_entry *entries = s->zeta.arena + s->zeta.start[i];
+    for (int32_t p = 0; p < s->zeta.count[i]; ++p) {
+        scores[entries[p].label] += t * entries[p].value;
+        total += entries[p].value;
+    }
+    scores[s->labels[i]] -= t * total;
+    if (!s->frozen) scores[s->others[i]] -= t * s->beta[i];
 }
 
 #endif

@@ -46,47 +46,105 @@ LOOP void ODM_NAME(add_pairs)(const odm_joint &s, int64_t i, const odm_bend &ben
     for (int64_t l = 0; l < s.n_classes; ++l)
         if (zeta[l] > 0 || l == bend.label || (bend.above && l == bend.other)) classes[n++] = static_cast<int32_t>(l);
     odm_fours_of(s, i, x);
+    const bool sums_count = s.frozen && bend.above;
     for (int64_t a = 0; a < n; ++a) {
         const int64_t l = classes[a];
         if (l % n_groups != group) continue;
+        const int64_t n_pairs = sums_count ? n : a;  // classes[b] < l for b < a
         double sum = 0;
-        for (int64_t b = 0; b < n; ++b) {
+        for (int64_t b = 0; b < n_pairs; ++b) {
             const int64_t m = classes[b];
             const double J = odm_bend_at(bend, l, zeta[l] > 0, m, zeta[m] > 0);
             sum += J;
-            if (m < l && J != 0) ODM_NAME(add_triangle)(*x, -J, odm_pair_block(s, pairs, l, m), pairs.stride);
+            if (b < a && J != 0) ODM_NAME(add_triangle)(*x, -J, odm_pair_block(s, pairs, l, m), pairs.stride);
         }
-        if (s.frozen && bend.above) ODM_NAME(add_triangle)(*x, sum, odm_pair_block(s, pairs, l, l), pairs.stride);
+        if (sums_count) ODM_NAME(add_triangle)(*x, sum, odm_pair_block(s, pairs, l, l), pairs.stride);
     }
 }
 
-LOOP double ODM_NAME(prox_row)(const odm_joint &s, int64_t i, double t, const double *f, const double *centre,
-                               const double *change, double *zeta, double *beta, double *v, double *along)
+LOOP double ODM_NAME(prox_row)(const odm_joint &s, int64_t i, double t, const double *base, const double *change,
+                               double length, double *zeta, double *beta, int32_t *n_active, double *along)
 {
     const int64_t padded = s.padded;
-    for (int64_t l = 0; l < padded; l += LANES) AT(zeta, l) = READ(f, l) - t * READ(centre, l);
+    for (int64_t l = 0; l < padded; l += LANES) AT(zeta, l) = READ(base, l) + length * READ(change, l);
+    const int32_t y = s.labels[i], q = s.others[i];
+    const double at_y = zeta[y], at_q = zeta[q];
     const odm_class_row row = odm_class_row_of(s, i, t, true);
     const double total = ODM_NAME(class_block)(row, zeta, s.n_classes, padded, beta);
-    const double b = *beta, h = s.h[i];
-    for (int64_t l = 0; l < padded; l += LANES) AT(v, l) = -READ(zeta, l);
-    v[s.labels[i]] += total - b;
-    if (!s.frozen) v[s.others[i]] += b;
-    VEC lines = {}, squares = {}, changes = {};
+    const double b = *beta, h = s.h[i], own = total - b;
+    VEC lines = {}, squares = {}, changes = {}, counts = {};
+    const VEC zero = {}, one = zero + 1.0;
     for (int64_t l = 0; l < padded; l += LANES) {
-        const VEC now = READ(v, l), moved = now - READ(centre, l);
-        lines += now * READ(f, l);
-        squares += moved * moved;
-        changes += now * READ(change, l);
+        const VEC x = READ(zeta, l), c = READ(change, l);
+        lines += x * (READ(base, l) + length * c);
+        squares += x * x;
+        changes += x * c;
+        counts += x > zero ? one : zero;
     }
-    double linear = 0, square = 0;
+    double linear = own * at_y, square = own * own, slope = own * change[y], count = 0;
     for (int64_t lane = 0; lane < LANES; ++lane) {
-        linear += lines[lane];
+        linear -= lines[lane];
         square += squares[lane];
-        *along += changes[lane];
+        slope -= changes[lane];
+        count += counts[lane];
     }
-    double value = linear + 0.5 * t * square + 0.5 * h * total * total - (1 - s.theta) * total;
-    if (b > 0) value += 0.5 * h * b * b / s.nu + ((s.frozen ? s.references[i] : 0.0) + 1 + s.theta) * b;
-    return value;
+    double value = 0.5 * h * total * total - (1 - s.theta) * total;
+    if (b > 0) {
+        value += 0.5 * h * b * b / s.nu + (1 + s.theta) * b;
+        if (s.frozen) {
+            value += s.references[i] * b;
+        } else {  // zeta_q = 0 then
+            linear += b * at_q;
+            square += b * b;
+            slope += b * change[q];
+        }
+    }
+    *n_active = static_cast<int32_t>(count);
+    *along += slope;
+    return value + linear + 0.5 * t * square;
+}
+
+LOOP void ODM_NAME(dense_duals)(const odm_joint &s, int64_t i, const double *zeta, double beta, double *v)
+{
+    VEC sums = {};
+    for (int64_t l = 0; l < s.padded; l += LANES) {
+        sums += READ(zeta, l);
+        AT(v, l) = -READ(zeta, l);
+    }
+    double total = -beta;
+    for (int64_t lane = 0; lane < LANES; ++lane) total += sums[lane];
+    v[s.labels[i]] += total;
+    if (!s.frozen) v[s.others[i]] += beta;
+}
+
+// w += sum of x_i v_i' over ODM_SOME_ROWS full rows, N vectors of classes
+template <int N>
+LOOP void ODM_NAME(add_full)(const odm_joint &s, const double *const *x, const double *v, double *w)
+{
+    VEC steps[ODM_SOME_ROWS][N];
+    for (int r = 0; r < ODM_SOME_ROWS; ++r)
+        for (int n = 0; n < N; ++n) steps[r][n] = READ(v, r * s.padded + n * LANES);
+    for (int64_t j = 0; j < s.n_columns; ++j) {
+        double *stripe = w + j * s.padded;
+        for (int n = 0; n < N; ++n) {
+            VEC sum = AT(stripe, n * LANES);
+            for (int r = 0; r < ODM_SOME_ROWS; ++r) sum += x[r][j] * steps[r][n];
+            AT(stripe, n * LANES) = sum;
+        }
+    }
+}
+
+LOOP void ODM_NAME(add_rows)(const odm_joint &s, const int64_t *rows, int64_t n, const double *v, double *w)
+{
+    if (!s.dense || n < ODM_SOME_ROWS) {
+        for (int64_t r = 0; r < n; ++r) ODM_NAME(joint_add)(s, rows[r], v + r * s.padded, w);
+        return;
+    }
+    const double *x[ODM_SOME_ROWS];
+    for (int64_t r = 0; r < ODM_SOME_ROWS; ++r) x[r] = s.dense + rows[r] * s.dense_stride;
+    int64_t l = 0;
+    for (; l + 2 * LANES <= s.padded; l += 2 * LANES) ODM_NAME(add_full)<2>(s, x, v + l, w + l);
+    if (l < s.padded) ODM_NAME(add_full)<1>(s, x, v + l, w + l);
 }
 
 #undef VEC

@@ -336,7 +336,7 @@ def test_preconditioners_and_factorised_hessian_agree(monkeypatch, relaxation):
     assert a.details["objective"] == pytest.approx(b.details["objective"], rel=1e-6)
 
 
-def _proximal_rows(relaxation, sparse, bias, threads=1, k=5):
+def _proximal_rows(relaxation, sparse, bias, threads=1, k=5, filled=False):
     """Rows some way into a run, with multipliers of all kinds, and a direction."""
     X, labels = problem(18, m=90, d=7, k=k, spread=3)
     if sparse:
@@ -348,6 +348,8 @@ def _proximal_rows(relaxation, sparse, bias, threads=1, k=5):
         state.advance(10**9)
     state.measure()
     state.reassign(at_once=True)
+    if filled:
+        state.fill_rows()
     rows = ProximalRows(state, threads)
     rows.begin(np.linspace(0.02, 0.2, 90), state.weights.copy())
     direction = np.zeros_like(state.weights)
@@ -395,6 +397,43 @@ def test_slopes_of_the_proximal_problem(relaxation):
     value, _ = rows.step(0.3)
     rows.advance(0.3)
     assert rows.step(0.0)[0] == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize("m", [1, 15, 16, 37])
+def test_an_epoch_visits_every_row_once(m):
+    """Rows come by blocks of neighbours; of rows that share no column each visit leaves a multiplier."""
+    state = JointState(
+        Rows(Dataset.from_any(np.eye(m)), 0.0), np.arange(m) % 3, np.ones(m), 3, 0.5, 0.2, False, 0
+    )
+    state.begin_epoch()
+    assert state.advance(10**9)
+    assert state.visits == m
+    assert (state.zeta().sum(axis=1) > 0).all()
+
+
+@pytest.mark.parametrize("k", [3, 5, 9, 14])
+@pytest.mark.parametrize("bias", [0.0, 0.5])
+def test_full_rows_give_what_sparse_ones_give(k, bias):
+    (state, rows, _), (other, filled, _) = (
+        _proximal_rows("majorise", False, bias, k=k, filled=how) for how in (False, True)
+    )
+    for length in (0.0, 0.6):
+        np.testing.assert_allclose(filled.step(length), rows.step(length), rtol=1e-12)
+        np.testing.assert_allclose(filled.weights(), rows.weights(), rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(np.tril(filled.hessian()), np.tril(rows.hessian()), rtol=1e-11, atol=1e-12)
+    kept, again = np.zeros((90, state.padded)), np.zeros((90, state.padded))
+    assert other.measure(1, again) == pytest.approx(state.measure(1, kept), rel=1e-12)
+    np.testing.assert_allclose(again, kept, rtol=1e-12, atol=1e-13)
+    columns = np.c_[problem(18, m=90, d=7, k=k, spread=3)[0], np.full(90, bias)][:, : state.n_columns]
+    np.testing.assert_allclose(kept[:, :k], columns @ state.weights[:, :k], rtol=1e-10, atol=1e-12)
+    assert state.measure() == state.measure(1, kept)
+
+
+def test_rows_with_few_values_are_not_filled():
+    state, rows, _ = _proximal_rows("majorise", True, 1.0)
+    before = rows.hessian()
+    state.fill_rows()
+    assert rows.hessian().tobytes() == before.tobytes()
 
 
 def test_certificates_are_planned_where_the_gap_would_be_small():
