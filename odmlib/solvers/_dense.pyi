@@ -1,7 +1,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-def solve_positive(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64] | None: ...
+def solve_positive(
+    matrix: NDArray[np.float64], right: NDArray[np.float64], overwrite: bool = False
+) -> NDArray[np.float64] | None: ...
 def dense_gram(
     rows: NDArray[np.float64], coefficients: NDArray[np.float64], threads: int = 1
 ) -> NDArray[np.float64]: ...

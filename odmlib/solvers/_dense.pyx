@@ -29,14 +29,17 @@ cdef extern from "dense.h" nogil:
 cdef index_t GRAM_ROWS = 128   # rows of a block
 
 
-def solve_positive(const double[:, ::1] matrix, const double[::1] right):
-    """x with matrix x = right for a symmetric positive definite matrix; None if it is not, to the machine."""
+def solve_positive(matrix, const double[::1] right, overwrite=False):
+    """x with matrix x = right for a symmetric positive definite matrix; None if it is not, to the machine.
+
+    `overwrite`: the matrix may be lost.
+    """
     cdef index_t n = right.shape[0]
-    assert matrix.shape[0] == n and matrix.shape[1] == n
+    assert matrix.shape == (n, n)
     result = np.array(right)
     if n == 0:
         return result
-    factor = np.array(matrix)
+    factor = matrix if overwrite else np.array(matrix)
     cdef double[:, ::1] L = factor
     cdef double[::1] work = np.empty(odm_factor_line(n) * ODM_FACTOR_BLOCK)
     cdef double[::1] x = result

@@ -1,7 +1,9 @@
 """Compiled passes of the proximal Newton method; joint_newton.py holds the method's statement."""
 
 from cpython.exc cimport PyErr_CheckSignals
+from libc.stdlib cimport free, malloc
 from libc.string cimport memset
+from libcpp.vector cimport vector
 
 import numpy as np
 
@@ -12,32 +14,26 @@ from odmlib.solvers._joint cimport JointState, odm_joint, odm_joint_add, odm_joi
 cdef extern from "joint_prox.h" nogil:
     ctypedef struct odm_bend:
         pass
-    ctypedef struct odm_pairs:
-        double *blocks
-        index_t stride
     bint odm_bend_of(const odm_joint &s, index_t i, double t, index_t n_active, double beta, odm_bend *bend) noexcept
     double odm_bend_at(const odm_bend &b, index_t l, bint active_l, index_t m, bint active_m) noexcept
     void odm_bend_product(const odm_bend &b, const double *zeta, double *d, index_t n_classes, index_t padded) noexcept
-    index_t odm_shares(const odm_joint &s, const odm_bend &b, const double *zeta, int32_t *places,
-                       double *factors) noexcept
     double odm_prox_row(const odm_joint *s, index_t i, double t, const double *base, const double *change, double length,
                         double *zeta, double *beta, int32_t *n_active, double *along) noexcept
     void odm_prox_base(const odm_joint *s, index_t i, double t, double *scores) noexcept
     const index_t SOME_ROWS "ODM_SOME_ROWS"
     void odm_dense_duals(const odm_joint *s, index_t i, const double *zeta, double beta, double *v) noexcept
-    void odm_add_rows(const odm_joint *s, const index_t *rows, index_t n, const double *v, double *weights) noexcept
-    ctypedef struct odm_fours:
-        int32_t *fours
-        double *values
-        index_t n
+    void odm_add_duals(const odm_joint *s, const index_t *rows, index_t n, const double *v, double *weights) noexcept
+    ctypedef struct odm_share:
+        int32_t place
+        int32_t row
+        double factor
+    bint odm_row_shares(const odm_joint *s, index_t i, double t, index_t n_active, double beta, const double *zeta,
+                        int all_pairs, int32_t *classes, vector[odm_share] *shares) noexcept
     index_t odm_four_lines(index_t d) noexcept
-    void odm_fours_of(const odm_joint &s, index_t i, odm_fours *x) noexcept
     const index_t ODM_TRIANGLES
-    void odm_add_triangles(const odm_fours *rows, const double *factors, index_t n, index_t d, double *P,
-                           index_t stride) noexcept
-    void odm_add_pairs(const odm_joint *s, index_t i, const odm_bend *bend, const double *zeta, index_t group,
-                       index_t n_groups, int32_t *classes, odm_fours *x, const odm_pairs *pairs) noexcept
-    void odm_unfold_pairs(const odm_joint *s, const odm_pairs *pairs, double *H) noexcept
+    void odm_add_squares(const odm_joint *s, const int32_t *rows, const double *factors, index_t n, int32_t *fours,
+                         double *values, double *P) noexcept
+    void odm_unfold_pairs(const odm_joint *s, const double *blocks, double *H) noexcept
 
 
 cdef struct Job:
@@ -54,9 +50,11 @@ cdef struct Job:
     double *out                 # per chunk
     index_t n_out
     double *scratch             # per chunk, stripes of some rows
-    odm_pairs pairs
-    int32_t *classes            # per group of classes: those of a row, then the fours of its columns
-    double *dense               # per group of classes: a row's values by fours
+    # squares of rows, sorted by place
+    const index_t *ends
+    const int32_t *rows
+    const double *factors
+    bint failed                 # no memory
 
 
 cdef class ProximalRows:
@@ -74,7 +72,7 @@ cdef class ProximalRows:
     cdef double[:, ::1] zeta_view, scores_view, changes, scratch
     cdef double[::1] beta_view
     cdef int32_t[::1] n_active
-    cdef object pairs
+    cdef object pairs, matrix           # of hessian
     cdef int threads
 
     def __init__(self, JointState state, int threads):
@@ -172,92 +170,98 @@ cdef class ProximalRows:
             total += partial[chunk]
         return total
 
-    def hessian_blocks(self, index_t every=1):
-        """The diagonal blocks of all classes, sum_i J_i[l][l] x_i x_i': (classes x columns x columns or more), of which
-        the lower triangles count. `every`: one out of so many rows stands for all."""
-        cdef index_t k = self.state.n_classes, d = self.state.n_columns, stride = 4 * odm_four_lines(d)
-        cdef index_t r, n_sampled = (self.state.n_rows + every - 1) // every
-        cdef index_t i, n, e, l, m, at, begin, place, n_places = k + k * (k - 1) // 2, size = d * stride
-        ends = np.zeros(n_places + 1, dtype=np.int64)
-        cdef index_t[::1] ends_view = ends
-        cdef int32_t[::1] places = np.empty(k, dtype=np.int32)
-        cdef double[::1] factors = np.empty(k)
+    cdef sorted_shares(self, bint all_pairs, index_t every, index_t n_places):
+        """(ends, rows, factors): those of place p begin where p-1 ends. One row out of `every` stands for all."""
+        cdef index_t i, k, at, n
+        cdef int32_t[::1] classes = np.empty(self.state.n_classes, dtype=np.int32)
+        cdef vector[odm_share] shares
+        cdef bint stored = True
         cdef Job job = self.job()
-        cdef odm_bend bend
         with nogil:
-            for r in range(n_sampled):
-                i = r * every
-                if odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
-                    n = odm_shares(job.s[0], bend, job.zeta + i * job.s.padded, &places[0], &factors[0])
-                    for e in range(n):
-                        ends_view[places[e] + 1] += 1
-        np.cumsum(ends, out=ends)
-        # the rows of each place in turn, so that one block at a time is in the cache
-        cdef index_t[::1] rows = np.empty(max(1, ends[n_places]), dtype=np.int64)
-        cdef double[::1] shares = np.empty(max(1, ends[n_places]))
+            i = 0
+            while i < self.state.n_rows and stored:
+                stored = odm_row_shares(job.s, i, job.t[i], job.n_active[i], job.beta[i], job.zeta + i * job.s.padded,
+                                        all_pairs, &classes[0], &shares)
+                i += every
+        if not stored:
+            raise MemoryError("no memory for the Hessian")
+        n = shares.size()
+        ends, rows, factors = np.zeros(n_places + 1, dtype=np.int64), np.empty(n, dtype=np.int32), np.empty(n)
+        cdef index_t[::1] ends_view = ends
+        cdef int32_t[::1] rows_view = rows
+        cdef double[::1] factors_view = factors
         with nogil:
-            for r in range(n_sampled):
-                i = r * every
-                if odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
-                    n = odm_shares(job.s[0], bend, job.zeta + i * job.s.padded, &places[0], &factors[0])
-                    for e in range(n):
-                        rows[ends_view[places[e]]] = i
-                        shares[ends_view[places[e]]] = every * factors[e]
-                        ends_view[places[e]] += 1  # becomes the end of its rows
-        blocks = np.zeros((k, d, stride))
+            for k in range(n):
+                ends_view[shares[k].place + 1] += 1
+            for k in range(n_places):
+                ends_view[k + 1] += ends_view[k]
+            for k in range(n):
+                at = ends_view[shares[k].place]
+                ends_view[shares[k].place] = at + 1  # becomes the end of its rows
+                rows_view[at] = shares[k].row
+                factors_view[at] = every * shares[k].factor
+        return ends, rows, factors
+
+    def hessian_blocks(self, index_t every=1):
+        """The diagonal blocks of all classes, sum_i J_i[l][l] x_i x_i': (classes x columns or more x the same), of which
+        the lower triangles count. `every`: one out of so many rows stands for all."""
+        cdef index_t k = self.state.n_classes, stride = 4 * odm_four_lines(self.state.n_columns)
+        cdef index_t e, l, m, begin, end, place, n_places = k + k * (k - 1) // 2, size = stride * stride
+        ends, rows, factors = self.sorted_shares(False, every, n_places)
+        blocks = np.zeros((k, stride, stride))
         cdef double[:, :, ::1] out = blocks
-        cdef double[:, ::1] pair = np.empty((d, stride))
+        cdef double[:, ::1] pair = np.empty((stride, stride))
         cdef double *target
         cdef int32_t[:, ::1] fours = np.empty((ODM_TRIANGLES, stride // 4), dtype=np.int32)
         cdef double[:, ::1] values = np.empty((ODM_TRIANGLES, stride))
-        cdef odm_fours[64] batch
-        assert ODM_TRIANGLES <= 64
-        for n in range(ODM_TRIANGLES):
-            batch[n] = odm_fours(&fours[n, 0], &values[n, 0], 0)
+        cdef const index_t[::1] ends_view = ends
+        cdef const int32_t[::1] rows_view = rows
+        cdef const double[::1] factors_view = factors
         l, m = 1, 0
         for place in range(n_places):
             PyErr_CheckSignals()  # all of it may take a second
-            begin = ends_view[place - 1] if place else 0
+            begin, end = ends_view[place - 1] if place else 0, ends_view[place]
             with nogil:
-                target = &out[place, 0, 0] if place < k else &pair[0, 0]
-                if place >= k and begin < ends_view[place]:
-                    memset(target, 0, size * sizeof(double))
-                at = begin
-                while at < ends_view[place]:
-                    n = min(ODM_TRIANGLES, ends_view[place] - at)
-                    for e in range(n):
-                        odm_fours_of(job.s[0], rows[at + e], &batch[e])
-                    odm_add_triangles(batch, &shares[at], n, d, target, stride)
-                    at += n
-                if place >= k:
-                    if begin < ends_view[place]:
+                if begin < end:
+                    target = &out[place, 0, 0] if place < k else &pair[0, 0]
+                    if place >= k:
+                        memset(target, 0, size * sizeof(double))
+                    odm_add_squares(&self.state.s, &rows_view[begin], &factors_view[begin], end - begin, &fours[0, 0],
+                                    &values[0, 0], target)
+                    if place >= k:
                         for e in range(size):
                             (&out[l, 0, 0])[e] += target[e]
                             (&out[m, 0, 0])[e] += target[e]
+                if place >= k:
                     m += 1
                     if m == l:
                         l, m = l + 1, 0
         return blocks
 
     def hessian(self):
-        """sum_i J_i (x) x_i x_i', class-major, lower triangle only."""
-        cdef index_t k = self.state.n_classes, d = self.state.n_columns
-        cdef index_t n_groups = min(self.threads, k), stride = 4 * odm_four_lines(d)
+        """sum_i J_i (x) x_i x_i', class-major, lower triangle only; the next call writes over it."""
+        cdef index_t k = self.state.n_classes, d = self.state.n_columns, stride = 4 * odm_four_lines(d)
+        cdef index_t n_places = k * (k + 1) // 2
         if self.pairs is None:
-            self.pairs = np.empty((k * (k + 1) // 2, d * stride))
-        blocks, matrix = self.pairs, np.zeros((d * k, d * k))
-        blocks[:] = 0
-        cdef double[:, ::1] blocks_view = blocks, out = matrix
-        cdef int32_t[:, ::1] classes = np.empty((n_groups, k + stride // 4), dtype=np.int32)
-        cdef double[:, ::1] dense = np.empty((n_groups, stride))
+            self.pairs, self.matrix = np.empty((n_places, stride, stride)), np.empty((d * k, d * k))
+        ends, rows, factors = self.sorted_shares(True, 1, n_places)
+        self.pairs[:] = 0
+        self.matrix[:] = 0
+        cdef double[:, :, ::1] pairs = self.pairs
+        cdef double[:, ::1] out = self.matrix
+        cdef const index_t[::1] ends_view = ends
+        cdef const int32_t[::1] rows_view = rows
+        cdef const double[::1] factors_view = factors
         cdef Job job = self.job()
-        job.n_out = n_groups
-        job.pairs = odm_pairs(&blocks_view[0, 0], stride)
-        job.classes, job.dense = &classes[0, 0], &dense[0, 0]
+        job.out, job.n_out, job.ends = &pairs[0, 0, 0], stride, &ends_view[0]
+        if len(rows):
+            job.rows, job.factors = &rows_view[0], &factors_view[0]
         with nogil:
-            parallel_for(n_groups, self.threads, pairs_of_classes, &job)
-            odm_unfold_pairs(job.s, &job.pairs, &out[0, 0])
-        return matrix
+            parallel_for(n_places, self.threads, squares_of_pair, &job)
+            odm_unfold_pairs(job.s, job.out, &out[0, 0])
+        if job.failed:
+            raise MemoryError("no memory for the Hessian")
+        return self.matrix
 
 
 cdef void scores_chunk(void *context, index_t chunk) noexcept nogil:
@@ -295,9 +299,9 @@ cdef void weights_chunk(void *context, index_t chunk) noexcept nogil:
             rows[n] = i
             n += 1
             if n == SOME_ROWS:
-                odm_add_rows(job.s, rows, n, v, job.out + chunk * job.n_out)
+                odm_add_duals(job.s, rows, n, v, job.out + chunk * job.n_out)
                 n = 0
-    odm_add_rows(job.s, rows, n, v, job.out + chunk * job.n_out)
+    odm_add_duals(job.s, rows, n, v, job.out + chunk * job.n_out)
 
 
 cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
@@ -332,13 +336,20 @@ cdef void diagonal_chunk(void *context, index_t chunk) noexcept nogil:
                     out[(job.s.n_columns - 1) * padded + l] += job.s.bias * job.s.bias * d[l]
 
 
-cdef void pairs_of_classes(void *context, index_t group) noexcept nogil:
-    """The blocks of every n_out-th class. Rows come in the same order however the classes are shared."""
+cdef void squares_of_pair(void *context, index_t place) noexcept nogil:
+    """A pair's block. Its rows come in the same order however the pairs are shared."""
     cdef Job *job = <Job *>context
-    cdef index_t i, k = job.s.n_classes
-    cdef int32_t *classes = job.classes + group * (k + job.pairs.stride // 4)
-    cdef odm_fours x = odm_fours(classes + k, job.dense + group * job.pairs.stride, 0)
-    cdef odm_bend bend
-    for i in range(job.s.n_rows):
-        if odm_bend_of(job.s[0], i, job.t[i], job.n_active[i], job.beta[i], &bend):
-            odm_add_pairs(job.s, i, &bend, job.zeta + i * job.s.padded, group, job.n_out, classes, &x, &job.pairs)
+    cdef index_t begin = job.ends[place - 1] if place else 0
+    cdef index_t n = job.ends[place] - begin
+    cdef index_t line = job.n_out
+    cdef double *values = NULL
+    if n == 0:
+        return
+    if job.s.dense == NULL:
+        values = <double *>malloc(ODM_TRIANGLES * line * (sizeof(double) + sizeof(int32_t)))
+        if values == NULL:
+            job.failed = True
+            return
+    odm_add_squares(job.s, job.rows + begin, job.factors + begin, n, <int32_t *>(values + ODM_TRIANGLES * line), values,
+                    job.out + place * line * line)
+    free(values)

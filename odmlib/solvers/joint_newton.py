@@ -159,8 +159,8 @@ class ProximalNewton:
         d, k = self.state.n_columns, self.state.n_classes
         if self.explicit:
             hessian = self.rows.hessian()
-            hessian[np.diag_indices(d * k)] += 1
-            step = solve_positive(hessian, -np.ascontiguousarray(gradient[:, :k].T).ravel())
+            hessian.reshape(-1)[:: d * k + 1] += 1
+            step = solve_positive(hessian, -np.ascontiguousarray(gradient[:, :k].T).ravel(), overwrite=True)
             if step is not None:
                 direction = np.zeros_like(gradient)
                 direction[:, :k] = step.reshape(k, d).T
@@ -204,7 +204,7 @@ class ProximalNewton:
             self.n_built += 1
             for block in self.rows.hessian_blocks(every):
                 block[np.diag_indices(d)] += 1
-                factor = PositiveFactor.of(np.ascontiguousarray(block[:, :d]))
+                factor = PositiveFactor.of(np.ascontiguousarray(block[:d, :d]))
                 if factor is not None:
                     self.factors.append(factor)
         factors = self.factors

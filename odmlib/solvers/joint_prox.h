@@ -10,6 +10,9 @@
 #ifndef ODMLIB_JOINT_PROX_H
 #define ODMLIB_JOINT_PROX_H
 
+#include <new>
+#include <vector>
+
 #include "joint.h"
 
 struct odm_bend {  // J of one row
@@ -83,25 +86,78 @@ static inline void odm_bend_product(const odm_bend &b, const double *zeta, doubl
     }
 }
 
-// Where J_i x_i x_i' goes in the Hessian's diagonal blocks: places (at most one per class), factors and their number. Places
-// below k are classes; k + l(l-1)/2 + m is the pair l > m, whose sum both blocks get: most rows have two classes.
-static inline int64_t odm_shares(const odm_joint &s, const odm_bend &b, const double *zeta, int32_t *places,
-                                 double *factors) noexcept
+// J_i x_i x_i' in parts: factor x_i x_i' goes to a place.
+struct odm_share {
+    int32_t place, row;
+    double factor;
+};
+typedef std::vector<odm_share> odm_shares;
+
+// Classes in which J_i is not 0, in order; their number
+static inline int64_t odm_bend_classes(const odm_joint &s, const odm_bend &b, const double *zeta, int32_t *classes) noexcept
 {
     int64_t n = 0;
     for (int64_t l = 0; l < s.n_classes; ++l)
-        if (zeta[l] > 0 || l == b.label || (b.above && l == b.other)) places[n++] = static_cast<int32_t>(l);
+        if (zeta[l] > 0 || l == b.label || (b.above && l == b.other)) classes[n++] = static_cast<int32_t>(l);
+    return n;
+}
+
+// The Hessian is kept by pairs of classes: J = sum_l (sum_m J_lm) e_l e_l' - sum_{l > m} J_lm (e_l - e_m)(e_l - e_m)',
+// whose first sum is 0 where the classes' moves add up to 0. A row with one active class then adds one triangle
+// instead of those of two classes and the square between them. Pair (l, m), m <= l, is place l(l+1)/2 + m.
+static inline void odm_pair_shares(const odm_joint &s, int64_t i, const odm_bend &b, const double *zeta, int32_t *classes,
+                                   odm_shares *shares)
+{
+    const int64_t n = odm_bend_classes(s, b, zeta, classes);
+    const bool sums_count = s.frozen && b.above;
+    for (int64_t a = 0; a < n; ++a) {
+        const int64_t l = classes[a], end = sums_count ? n : a;
+        double sum = 0;
+        for (int64_t c = 0; c < end; ++c) {
+            const int64_t m = classes[c];
+            const double J = odm_bend_at(b, l, zeta[l] > 0, m, zeta[m] > 0);
+            sum += J;
+            if (c < a && J != 0)
+                shares->push_back({static_cast<int32_t>(l * (l + 1) / 2 + m), static_cast<int32_t>(i), -J});
+        }
+        if (sums_count) shares->push_back({static_cast<int32_t>(l * (l + 1) / 2 + l), static_cast<int32_t>(i), sum});
+    }
+}
+
+// The same for the Hessian's diagonal blocks alone. Places below k are classes; k + l(l-1)/2 + m is the pair l > m, whose
+// sum both blocks get: most rows have two classes.
+static inline void odm_block_shares(const odm_joint &s, int64_t i, const odm_bend &b, const double *zeta, int32_t *classes,
+                                    odm_shares *shares)
+{
+    const int64_t n = odm_bend_classes(s, b, zeta, classes);
     if (n == 2 && !(s.frozen && b.above)) {
-        const int64_t m = places[0], l = places[1];
-        factors[0] = -odm_bend_at(b, l, zeta[l] > 0, m, zeta[m] > 0);
-        places[0] = static_cast<int32_t>(s.n_classes + l * (l - 1) / 2 + m);
-        return 1;
+        const int64_t m = classes[0], l = classes[1];
+        const double J = odm_bend_at(b, l, zeta[l] > 0, m, zeta[m] > 0);
+        shares->push_back({static_cast<int32_t>(s.n_classes + l * (l - 1) / 2 + m), static_cast<int32_t>(i), -J});
+        return;
     }
     for (int64_t a = 0; a < n; ++a) {
-        const bool active = zeta[places[a]] > 0;
-        factors[a] = odm_bend_at(b, places[a], active, places[a], active);
+        const bool active = zeta[classes[a]] > 0;
+        const double J = odm_bend_at(b, classes[a], active, classes[a], active);
+        shares->push_back({classes[a], static_cast<int32_t>(i), J});
     }
-    return n;
+}
+
+// Shares of row i, all pairs or those of the diagonal blocks; false: no memory.
+static inline bool odm_row_shares(const odm_joint *s, int64_t i, double t, int64_t n_active, double beta, const double *zeta,
+                                  int all_pairs, int32_t *classes, odm_shares *shares) noexcept
+{
+    odm_bend bend;
+    if (!odm_bend_of(*s, i, t, n_active, beta, &bend)) return true;
+    try {
+        if (all_pairs)
+            odm_pair_shares(*s, i, bend, zeta, classes, shares);
+        else
+            odm_block_shares(*s, i, bend, zeta, classes, shares);
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
+    return true;
 }
 
 // A row's values (bias included) by fours of neighbouring columns, those without a value left out: `fours` are their
@@ -120,12 +176,6 @@ static inline int64_t odm_four_lines(int64_t d) noexcept { return (d + 3) / 4; }
 
 static inline void odm_fours_of(const odm_joint &s, int64_t i, odm_fours *x) noexcept
 {
-    if (s.dense) {
-        x->n = s.dense_stride / 4;
-        x->values = const_cast<double *>(s.dense + i * s.dense_stride);
-        for (int32_t four = 0; four < x->n; ++four) x->fours[four] = four;
-        return;
-    }
     int64_t n = 0;
     int32_t last = -1;
     const int64_t end = s.starts[i + 1];
@@ -141,48 +191,44 @@ static inline void odm_fours_of(const odm_joint &s, int64_t i, odm_fours *x) noe
     x->n = n;
 }
 
-// The Hessian is kept by pairs of classes: J = sum_l (sum_m J_lm) e_l e_l' - sum_{l > m} J_lm (e_l - e_m)(e_l - e_m)',
-// whose first sum is 0 where the classes' moves add up to 0. A row with one active class then adds one triangle
-// instead of those of two classes and the square between them. Block (l, m), m <= l, is number l(l+1)/2 + m and holds a
-// lower triangle with lines of `stride` values, a multiple of 4.
-struct odm_pairs {
-    double *blocks;
-    int64_t stride;
-};
-
-static inline double *odm_pair_block(const odm_joint &s, const odm_pairs &pairs, int64_t l, int64_t m) noexcept
-{
-    return pairs.blocks + (l * (l + 1) / 2 + m) * s.n_columns * pairs.stride;
-}
-
 #define ODM_LOOPS "joint_prox_loops.h"
 #include "each_variant.h"
 
-// P (d x d) += sum of factor x x' over n <= ODM_TRIANGLES rows, lower triangle (and some places above it); the lines
-// of P are `stride` apart.
-static inline void odm_add_triangles(const odm_fours *rows, const double *factors, int64_t n, int64_t d, double *P,
-                                     int64_t stride) noexcept
+// P += sum of factor x x' over rows, lower triangle (and some places above it); P has `stride` columns, a multiple of 4,
+// and so many lines.
+// `fours` and `values` are scratch for ODM_TRIANGLES rows, NULL where the rows are kept full.
+static inline void odm_add_squares(const odm_joint *s, const int32_t *rows, const double *factors, int64_t n, int32_t *fours,
+                                   double *values, double *P) noexcept
 {
-    ODM_CALL(add_triangles, rows, factors, n, d, P, stride);
-}
-
-// Row i's part of the blocks (l, m) with l = group modulo n_groups; `classes` and x are scratch.
-static inline void odm_add_pairs(const odm_joint *s, int64_t i, const odm_bend *bend, const double *zeta, int64_t group,
-                                 int64_t n_groups, int32_t *classes, odm_fours *x, const odm_pairs *pairs) noexcept
-{
-    ODM_CALL(add_pairs, *s, i, *bend, zeta, group, n_groups, classes, x, *pairs);
+    const int64_t stride = 4 * odm_four_lines(s->n_columns);
+    const double *x[ODM_TRIANGLES];
+    odm_fours some[ODM_TRIANGLES];
+    for (int64_t at = 0; at < n; at += ODM_TRIANGLES) {
+        const int64_t count = at + ODM_TRIANGLES < n ? ODM_TRIANGLES : n - at;
+        for (int64_t r = 0; r < count; ++r)
+            if (s->dense) {
+                x[r] = s->dense + rows[at + r] * s->dense_stride;
+            } else {
+                some[r] = {fours + r * stride / 4, values + r * stride, 0};
+                odm_fours_of(*s, rows[at + r], &some[r]);
+            }
+        if (s->dense)
+            ODM_CALL(add_full_triangles, x, factors + at, count, stride, P);
+        else
+            ODM_CALL(add_triangles, some, factors + at, count, s->n_columns, P, stride);
+    }
 }
 
 // The lower triangle of the Hessian, class-major, from the blocks.
-static inline void odm_unfold_pairs(const odm_joint *s, const odm_pairs *pairs, double *H) noexcept
+static inline void odm_unfold_pairs(const odm_joint *s, const double *blocks, double *H) noexcept
 {
-    const int64_t d = s->n_columns, N = d * s->n_classes;
+    const int64_t d = s->n_columns, N = d * s->n_classes, stride = 4 * odm_four_lines(d);
     for (int64_t l = 0; l < s->n_classes; ++l)
         for (int64_t m = 0; m <= l; ++m) {
-            const double *P = odm_pair_block(*s, *pairs, l, m);
+            const double *P = blocks + (l * (l + 1) / 2 + m) * stride * stride;
             for (int64_t p = 0; p < d; ++p)
                 for (int64_t q = 0; q <= p; ++q) {
-                    const double value = P[p * pairs->stride + q];
+                    const double value = P[p * stride + q];
                     H[(l * d + p) * N + l * d + q] += value;
                     if (l == m) continue;
                     H[(m * d + p) * N + m * d + q] += value;
@@ -206,10 +252,10 @@ static inline void odm_dense_duals(const odm_joint *s, int64_t i, const double *
 }
 
 // weights += sum of x_i v_i' over n <= ODM_SOME_ROWS rows, whose v are one stripe after another
-static inline void odm_add_rows(const odm_joint *s, const int64_t *rows, int64_t n, const double *v,
+static inline void odm_add_duals(const odm_joint *s, const int64_t *rows, int64_t n, const double *v,
                                 double *weights) noexcept
 {
-    ODM_CALL(add_rows, *s, rows, n, v, weights);
+    ODM_CALL(add_duals, *s, rows, n, v, weights);
 }
 
 // base = scores - t centre, centre being the multipliers of the state

@@ -23,11 +23,6 @@ LOOP void ODM_NAME(add_lines)(const odm_fours &x, int64_t a, double factor, doub
     }
 }
 
-LOOP void ODM_NAME(add_triangle)(const odm_fours &x, double factor, double *P, int64_t stride)
-{
-    for (int64_t a = 0; a < x.n; ++a) ODM_NAME(add_lines)(x, a, factor, P, stride);
-}
-
 // Several rows: some lines of P at a time, which stay in the cache meanwhile.
 LOOP void ODM_NAME(add_triangles)(const odm_fours *rows, const double *factors, int64_t n, int64_t d, double *P,
                                   int64_t stride)
@@ -39,26 +34,34 @@ LOOP void ODM_NAME(add_triangles)(const odm_fours *rows, const double *factors, 
                 ODM_NAME(add_lines)(rows[r], done[r], factors[r], P, stride);
 }
 
-LOOP void ODM_NAME(add_pairs)(const odm_joint &s, int64_t i, const odm_bend &bend, const double *zeta, int64_t group,
-                              int64_t n_groups, int32_t *classes, odm_fours *x, const odm_pairs &pairs)
+// Lines 4a .. 4a+3 and N vectors of fours from q on of sum_r factor_r x_r x_r' over n full rows: P is read and written once.
+template <int N>
+LOOP void ODM_NAME(full_tile)(const double *const *x, const double *factors, int64_t n, int64_t a, int64_t q, double *P,
+                              int64_t stride)
 {
-    int64_t n = 0;
-    for (int64_t l = 0; l < s.n_classes; ++l)
-        if (zeta[l] > 0 || l == bend.label || (bend.above && l == bend.other)) classes[n++] = static_cast<int32_t>(l);
-    odm_fours_of(s, i, x);
-    const bool sums_count = s.frozen && bend.above;
-    for (int64_t a = 0; a < n; ++a) {
-        const int64_t l = classes[a];
-        if (l % n_groups != group) continue;
-        const int64_t n_pairs = sums_count ? n : a;  // classes[b] < l for b < a
-        double sum = 0;
-        for (int64_t b = 0; b < n_pairs; ++b) {
-            const int64_t m = classes[b];
-            const double J = odm_bend_at(bend, l, zeta[l] > 0, m, zeta[m] > 0);
-            sum += J;
-            if (b < a && J != 0) ODM_NAME(add_triangle)(*x, -J, odm_pair_block(s, pairs, l, m), pairs.stride);
+    VEC sums[4][N];
+    for (int line = 0; line < 4; ++line)
+        for (int v = 0; v < N; ++v) sums[line][v] = READ(P, (4 * a + line) * stride + q + v * LANES);
+    for (int64_t r = 0; r < n; ++r) {
+        const double *row = x[r];
+        for (int line = 0; line < 4; ++line) {
+            const double step = factors[r] * row[4 * a + line];
+            for (int v = 0; v < N; ++v) sums[line][v] += step * READ(row, q + v * LANES);
         }
-        if (sums_count) ODM_NAME(add_triangle)(*x, sum, odm_pair_block(s, pairs, l, l), pairs.stride);
+    }
+    for (int line = 0; line < 4; ++line)
+        for (int v = 0; v < N; ++v) AT(P, (4 * a + line) * stride + q + v * LANES) = sums[line][v];
+}
+
+// P += sum of factor x x' over n full rows, by fours of lines (P has lines for all columns of the rows)
+LOOP void ODM_NAME(add_full_triangles)(const double *const *x, const double *factors, int64_t n, int64_t stride, double *P)
+{
+    for (int64_t a = 0; 4 * a < stride; ++a) {
+        const int64_t end = 4 * (a + 1);
+        int64_t q = 0;
+        for (; q + 3 * LANES <= end; q += 3 * LANES) ODM_NAME(full_tile)<3>(x, factors, n, a, q, P, stride);
+        for (; q + 2 * LANES <= end; q += 2 * LANES) ODM_NAME(full_tile)<2>(x, factors, n, a, q, P, stride);
+        for (; q < end; q += LANES) ODM_NAME(full_tile)<1>(x, factors, n, a, q, P, stride);
     }
 }
 
@@ -134,7 +137,7 @@ LOOP void ODM_NAME(add_full)(const odm_joint &s, const double *const *x, const d
     }
 }
 
-LOOP void ODM_NAME(add_rows)(const odm_joint &s, const int64_t *rows, int64_t n, const double *v, double *w)
+LOOP void ODM_NAME(add_duals)(const odm_joint &s, const int64_t *rows, int64_t n, const double *v, double *w)
 {
     if (!s.dense || n < ODM_SOME_ROWS) {
         for (int64_t r = 0; r < n; ++r) ODM_NAME(joint_add)(s, rows[r], v + r * s.padded, w);
