@@ -4,7 +4,8 @@ typedef double ODM_NAME(class_vec) __attribute__((vector_size(ODM_VECTOR_BYTES),
 
 #define VEC ODM_NAME(class_vec)
 #define LANES (static_cast<int64_t>(ODM_VECTOR_BYTES / sizeof(double)))
-#define LOOP ODM_TARGET static inline
+// into the caller: with a known number of places the loops over classes disappear
+#define LOOP ODM_TARGET static inline __attribute__((always_inline))
 #define AT(array, place) (*reinterpret_cast<VEC *>((array) + (place)))
 
 LOOP double ODM_NAME(stripe_max)(const double *stripe, int64_t n)
@@ -71,10 +72,19 @@ LOOP double ODM_NAME(class_block)(const odm_class_row &row, double *b, int64_t n
     const double shift = ODM_NAME(best_of_others)(b, n_classes, padded, row.label);
     for (int64_t l = 0; l < padded; l += LANES) AT(b, l) -= shift;
     const double b_y = score_y - shift - (1 - row.theta);
+    *beta = 0;
+    // the common case: the margin is in the band and no multiplier is wanted
+    const bool quiet_above = !(e < std::numeric_limits<double>::infinity())
+                             || (row.other < 0 ? row.reference + 1 + row.theta >= score_y
+                                               : b_y - b[row.other] <= 2 * row.theta);
+    if (b_y >= 0 && quiet_above) {
+        const VEC zero = {};
+        for (int64_t l = 0; l < padded; l += LANES) AT(b, l) = zero;
+        return 0;
+    }
 
     const double inverse_D = 1 / D;
     double nu = ODM_NAME(threshold)(b, padded, 0.0, A * b_y * inverse_D, A * inverse_D);
-    *beta = 0;
     if (e < std::numeric_limits<double>::infinity()) {
         const double a_y = (nu - b_y) * inverse_D;
         if (row.other < 0) {

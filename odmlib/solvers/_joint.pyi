@@ -3,7 +3,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from odmlib._core.rows import Rows
 
-def aligned_zeros(n_lines: int, n: int) -> NDArray[np.float64]: ...
+def aligned_zeros(*shape: int) -> NDArray[np.float64]: ...
 
 class JointMultipliers:
     n_rows: int

@@ -4,6 +4,8 @@ from libc.math cimport INFINITY
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
+import math
+
 import numpy as np
 
 from odmlib._core.parallel cimport parallel_for
@@ -23,11 +25,12 @@ cdef double START_CURVATURE = 0.05  # in units of h: classes about that close sh
 cdef double TINY = 1e-300         # curvatures below are those of empty rows
 
 
-def aligned_zeros(index_t n_lines, index_t n):
-    """A zero matrix whose first value starts a cache line."""
-    memory = np.zeros(n_lines * n + 8)
+def aligned_zeros(*shape):
+    """Zeros of which the first starts a cache line: a vector that lies on two lines takes twice as long."""
+    cdef index_t n = math.prod(shape)
+    memory = np.zeros(n + 8)
     skip = (-memory.ctypes.data // 8) % 8
-    return memory[skip:skip + n_lines * n].reshape(n_lines, n)
+    return memory[skip:skip + n].reshape(shape)
 
 
 cdef class JointMultipliers:
@@ -182,7 +185,7 @@ cdef class JointState(JointMultipliers):
         cdef index_t n_columns = self.n_columns
         if self.rows.n_nonzeros < FULL * self.n_rows * (n_columns - (self.s.bias != 0)):
             return
-        self.dense = np.zeros((self.n_rows, (n_columns + 3) // 4 * 4))
+        self.dense = aligned_zeros(self.n_rows, (n_columns + 3) // 4 * 4)
         cdef double[:, ::1] matrix = self.dense
         cdef index_t i, p
         with nogil:

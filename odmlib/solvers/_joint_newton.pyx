@@ -10,6 +10,7 @@ import numpy as np
 from odmlib._core.parallel cimport parallel_for
 from odmlib._core.types cimport index_t, int32_t
 from odmlib.solvers._joint cimport JointState, odm_joint, odm_joint_add, odm_joint_all_scores, odm_joint_scores
+from odmlib.solvers._joint import aligned_zeros
 
 cdef extern from "joint_prox.h" nogil:
     ctypedef struct odm_bend:
@@ -28,12 +29,18 @@ cdef extern from "joint_prox.h" nogil:
         int32_t row
         double factor
     bint odm_row_shares(const odm_joint *s, index_t i, double t, index_t n_active, double beta, const double *zeta,
-                        int all_pairs, int32_t *classes, vector[odm_share] *shares) noexcept
+                        int32_t *classes, vector[odm_share] *shares) noexcept
     index_t odm_four_lines(index_t d) noexcept
     const index_t ODM_TRIANGLES
     void odm_add_squares(const odm_joint *s, const int32_t *rows, const double *factors, index_t n, int32_t *fours,
                          double *values, double *P) noexcept
+    void odm_squares_product(const odm_joint *s, const int32_t *rows, const double *factors, index_t n, const double *u,
+                             double *out) noexcept
     void odm_unfold_pairs(const odm_joint *s, const double *blocks, double *H) noexcept
+
+
+cdef index_t SEGMENT = 4096             # rows of one pair of classes that a thread multiplies at a time
+cdef index_t MOST_PAIR_VALUES = 4000000 # of the sums that segments keep
 
 
 cdef struct Job:
@@ -54,6 +61,7 @@ cdef struct Job:
     const index_t *ends
     const int32_t *rows
     const double *factors
+    const index_t *segments     # (first, end) of each
     bint failed                 # no memory
 
 
@@ -70,21 +78,25 @@ cdef class ProximalRows:
     cdef readonly object zeta, beta, proximity
     cdef readonly object scores
     cdef double[:, ::1] zeta_view, scores_view, changes, scratch
+    cdef double[:, ::1] stripes         # weights of a direction
     cdef double[::1] beta_view
     cdef int32_t[::1] n_active
     cdef object pairs, matrix           # of hessian
+    cdef object shares                  # of the present steps, see sorted_shares
+    cdef readonly index_t n_bent        # rows that have any
     cdef int threads
 
     def __init__(self, JointState state, int threads):
         m, padded = state.n_rows, state.padded
         self.state, self.threads = state, threads
-        self.zeta, self.beta = np.zeros((m, padded)), np.zeros(m)
+        self.zeta, self.beta = aligned_zeros(m, padded), np.zeros(m)
         self.zeta_view, self.beta_view = self.zeta, self.beta
-        self.scores, self.changes = np.zeros((m, padded)), np.zeros((m, padded))
+        self.scores, self.changes = aligned_zeros(m, padded), aligned_zeros(m, padded)
         self.scores_view = self.scores
         self.n_active = np.zeros(m, dtype=np.int32)
         self.starts = state.rows._chunk_starts(state.n_columns * padded)
-        self.scratch = np.zeros((len(self.starts), SOME_ROWS * padded))
+        self.scratch = aligned_zeros(len(self.starts), SOME_ROWS * padded)
+        self.stripes = aligned_zeros(state.n_columns, padded)
 
     cdef Job job(self):
         cdef Job job
@@ -119,7 +131,8 @@ cdef class ProximalRows:
 
     cdef score(self, const double[:, ::1] weights, bint changes):
         cdef Job job = self.job()
-        job.weights, job.out = &weights[0, 0], job.changes if changes else job.scores
+        self.stripes[:] = weights
+        job.weights, job.out = &self.stripes[0, 0], job.changes if changes else job.scores
         with nogil:
             parallel_for(self.starts.shape[0] - 1, self.threads, scores_chunk, &job)
 
@@ -130,6 +143,7 @@ cdef class ProximalRows:
         cdef double[:, ::1] out = sums
         cdef Job job = self.job()
         job.length, job.out = length, &out[0, 0]
+        self.shares = None
         with nogil:
             parallel_for(n_chunks, self.threads, step_chunk, &job)
         total = sums.sum(axis=0)
@@ -147,9 +161,60 @@ cdef class ProximalRows:
         """sum_i x_i v_i' of the present steps."""
         return self.summed(weights_chunk, None)
 
-    def hessian_product(self, const double[:, ::1] direction):
-        """sum_i x_i (J_i direction' x_i)'"""
+    def hessian_product(self, const double[:, ::1] direction, by_pairs=None):
+        """sum_i x_i (J_i direction' x_i)', pair by pair of classes or row by row; None: the faster way."""
+        if self.pairs_pay() if by_pairs is None else by_pairs:
+            return self.pair_product(direction)
         return self.summed(product_chunk, direction)
+
+    cdef bint pairs_pay(self):
+        """A row of two classes meets one vector of columns then, not a stripe of all classes in every column."""
+        cdef index_t k = self.state.n_classes, n_sums = k * (k + 1) // 2, d = self.state.n_columns
+        if n_sums * d > MOST_PAIR_VALUES:
+            return False
+        _, rows, _ = self.sorted_shares()
+        n_sums += len(rows) // SEGMENT
+        return n_sums * d <= MOST_PAIR_VALUES and 6 * len(rows) <= self.n_bent * self.state.padded
+
+    cdef pair_product(self, const double[:, ::1] direction):
+        cdef index_t place, l, m, j, n, first, at = 0, d = self.state.n_columns
+        ends, rows, factors = self.sorted_shares()
+        cdef index_t n_segments = (-(-np.diff(ends, prepend=0) // SEGMENT)).sum()
+        cdef index_t[:, ::1] segments = np.empty((n_segments, 2), dtype=np.int64)
+        cdef index_t[:, ::1] classes = np.empty((n_segments, 2), dtype=np.int64)
+        cdef double[:, :, ::1] sums = np.zeros((n_segments, 2, d))  # the pair's direction, and the product
+        cdef const index_t[::1] ends_view = ends
+        cdef const int32_t[::1] rows_view = rows
+        cdef const double[::1] factors_view = factors
+        total = np.zeros((d, self.state.padded))
+        cdef double[:, ::1] out = total
+        cdef Job job = self.job()
+        if n_segments == 0:
+            return total
+        job.rows, job.factors, job.segments = &rows_view[0], &factors_view[0], &segments[0, 0]
+        job.out, job.n_out = &sums[0, 0, 0], d
+        with nogil:
+            first = l = m = 0
+            for place in range(ends_view.shape[0]):
+                while first < ends_view[place]:
+                    n = min(SEGMENT, ends_view[place] - first)
+                    segments[at, 0], segments[at, 1] = first, first + n
+                    classes[at, 0], classes[at, 1] = l, m
+                    for j in range(d):
+                        sums[at, 0, j] = direction[j, l] - (direction[j, m] if m < l else 0)
+                    first += n
+                    at += 1
+                m += 1
+                if m > l:
+                    l, m = l + 1, 0
+            parallel_for(n_segments, self.threads, product_segment, &job)
+            for at in range(n_segments):
+                l, m = classes[at, 0], classes[at, 1]
+                for j in range(d):
+                    out[j, l] += sums[at, 1, j]
+                    if m < l:
+                        out[j, m] -= sums[at, 1, j]
+        return total
 
     def hessian_diagonal(self):
         return self.summed(diagonal_chunk, None)
@@ -157,12 +222,13 @@ cdef class ProximalRows:
     cdef summed(self, void (*task)(void *, index_t) noexcept nogil, const double[:, ::1] direction):
         """Chunks keep sums of their own, added in chunk order: the number of threads changes nothing."""
         cdef index_t n_chunks = self.starts.shape[0] - 1
-        partial = np.zeros((n_chunks, self.state.n_columns, self.state.padded))
+        partial = aligned_zeros(n_chunks, self.state.n_columns, self.state.padded)
         cdef double[:, :, ::1] out = partial
         cdef Job job = self.job()
         job.out, job.n_out = &out[0, 0, 0], self.state.n_columns * self.state.padded
         if direction is not None:
-            job.weights = &direction[0, 0]
+            self.stripes[:] = direction
+            job.weights = &self.stripes[0, 0]
         with nogil:
             parallel_for(n_chunks, self.threads, task, &job)
         total = partial[0]
@@ -170,19 +236,19 @@ cdef class ProximalRows:
             total += partial[chunk]
         return total
 
-    cdef sorted_shares(self, bint all_pairs, index_t every, index_t n_places):
-        """(ends, rows, factors): those of place p begin where p-1 ends. One row out of `every` stands for all."""
-        cdef index_t i, k, at, n
+    cdef sorted_shares(self):
+        """(ends, rows, factors) of all pairs of classes: those of place p begin where p-1 ends."""
+        if self.shares is not None:
+            return self.shares
+        cdef index_t i, k, at, n, last = -1, n_places = self.state.n_classes * (self.state.n_classes + 1) // 2
         cdef int32_t[::1] classes = np.empty(self.state.n_classes, dtype=np.int32)
         cdef vector[odm_share] shares
         cdef bint stored = True
         cdef Job job = self.job()
         with nogil:
-            i = 0
-            while i < self.state.n_rows and stored:
-                stored = odm_row_shares(job.s, i, job.t[i], job.n_active[i], job.beta[i], job.zeta + i * job.s.padded,
-                                        all_pairs, &classes[0], &shares)
-                i += every
+            for i in range(self.state.n_rows):
+                stored = stored and odm_row_shares(job.s, i, job.t[i], job.n_active[i], job.beta[i],
+                                                   job.zeta + i * job.s.padded, &classes[0], &shares)
         if not stored:
             raise MemoryError("no memory for the Hessian")
         n = shares.size()
@@ -190,52 +256,55 @@ cdef class ProximalRows:
         cdef index_t[::1] ends_view = ends
         cdef int32_t[::1] rows_view = rows
         cdef double[::1] factors_view = factors
+        self.n_bent = 0
         with nogil:
             for k in range(n):
                 ends_view[shares[k].place + 1] += 1
+                self.n_bent += shares[k].row != last
+                last = shares[k].row
             for k in range(n_places):
                 ends_view[k + 1] += ends_view[k]
             for k in range(n):
                 at = ends_view[shares[k].place]
                 ends_view[shares[k].place] = at + 1  # becomes the end of its rows
                 rows_view[at] = shares[k].row
-                factors_view[at] = every * shares[k].factor
-        return ends, rows, factors
+                factors_view[at] = shares[k].factor
+        self.shares = ends[:n_places], rows, factors
+        return self.shares
 
     def hessian_blocks(self, index_t every=1):
         """The diagonal blocks of all classes, sum_i J_i[l][l] x_i x_i': (classes x columns or more x the same), of which
-        the lower triangles count. `every`: one out of so many rows stands for all."""
-        cdef index_t k = self.state.n_classes, stride = 4 * odm_four_lines(self.state.n_columns)
-        cdef index_t e, l, m, begin, end, place, n_places = k + k * (k - 1) // 2, size = stride * stride
-        ends, rows, factors = self.sorted_shares(False, every, n_places)
-        blocks = np.zeros((k, stride, stride))
+        the lower triangles count. `every`: one out of so many rows of a pair stands for all."""
+        cdef index_t k = self.state.n_classes, stride = 4 * odm_four_lines(self.state.n_columns), size = stride * stride
+        cdef index_t e, l = 0, m = 0, begin = 0, end
+        ends, rows, factors = self.sorted_shares()
+        blocks = aligned_zeros(k, stride, stride)
         cdef double[:, :, ::1] out = blocks
-        cdef double[:, ::1] pair = np.empty((stride, stride))
+        cdef double[:, ::1] pair = aligned_zeros(stride, stride)
         cdef double *target
         cdef int32_t[:, ::1] fours = np.empty((ODM_TRIANGLES, stride // 4), dtype=np.int32)
-        cdef double[:, ::1] values = np.empty((ODM_TRIANGLES, stride))
-        cdef const index_t[::1] ends_view = ends
-        cdef const int32_t[::1] rows_view = rows
-        cdef const double[::1] factors_view = factors
-        l, m = 1, 0
-        for place in range(n_places):
+        cdef double[:, ::1] values = aligned_zeros(ODM_TRIANGLES, stride)
+        cdef const int32_t[::1] some_rows
+        cdef const double[::1] some_factors
+        for end in ends:
             PyErr_CheckSignals()  # all of it may take a second
-            begin, end = ends_view[place - 1] if place else 0, ends_view[place]
-            with nogil:
-                if begin < end:
-                    target = &out[place, 0, 0] if place < k else &pair[0, 0]
-                    if place >= k:
+            if begin < end:
+                some_rows = np.ascontiguousarray(rows[begin:end:every])
+                some_factors = factors[begin:end:every] * ((end - begin) / <double>some_rows.shape[0])
+                target = &pair[0, 0] if m < l else &out[l, 0, 0]
+                with nogil:
+                    if m < l:
                         memset(target, 0, size * sizeof(double))
-                    odm_add_squares(&self.state.s, &rows_view[begin], &factors_view[begin], end - begin, &fours[0, 0],
+                    odm_add_squares(&self.state.s, &some_rows[0], &some_factors[0], some_rows.shape[0], &fours[0, 0],
                                     &values[0, 0], target)
-                    if place >= k:
+                    if m < l:
                         for e in range(size):
                             (&out[l, 0, 0])[e] += target[e]
                             (&out[m, 0, 0])[e] += target[e]
-                if place >= k:
-                    m += 1
-                    if m == l:
-                        l, m = l + 1, 0
+            begin = end
+            m += 1
+            if m > l:
+                l, m = l + 1, 0
         return blocks
 
     def hessian(self):
@@ -243,8 +312,8 @@ cdef class ProximalRows:
         cdef index_t k = self.state.n_classes, d = self.state.n_columns, stride = 4 * odm_four_lines(d)
         cdef index_t n_places = k * (k + 1) // 2
         if self.pairs is None:
-            self.pairs, self.matrix = np.empty((n_places, stride, stride)), np.empty((d * k, d * k))
-        ends, rows, factors = self.sorted_shares(True, 1, n_places)
+            self.pairs, self.matrix = aligned_zeros(n_places, stride, stride), np.empty((d * k, d * k))
+        ends, rows, factors = self.sorted_shares()
         self.pairs[:] = 0
         self.matrix[:] = 0
         cdef double[:, :, ::1] pairs = self.pairs
@@ -314,6 +383,13 @@ cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
             odm_joint_scores(job.s, i, job.weights, d)
             odm_bend_product(bend, job.zeta + i * padded, d, job.s.n_classes, padded)
             odm_joint_add(job.s, i, d, job.out + chunk * job.n_out)
+
+
+cdef void product_segment(void *context, index_t segment) noexcept nogil:
+    cdef Job *job = <Job *>context
+    cdef index_t first = job.segments[2 * segment], end = job.segments[2 * segment + 1]
+    cdef double *sums = job.out + 2 * segment * job.n_out
+    odm_squares_product(job.s, job.rows + first, job.factors + first, end - first, sums, sums + job.n_out)
 
 
 cdef void diagonal_chunk(void *context, index_t chunk) noexcept nogil:

@@ -131,13 +131,27 @@ LOOP void ODM_NAME(forward)(void *context, int64_t chunk)
         for (int64_t s = 0; s < job.n; ++s) job.out[(first + j) * job.n + s] = solved[s * ODM_FORWARD_COLUMNS + j];
 }
 
+// Two sums, so that an addition waits less for the one before.
+LOOP double ODM_NAME(dot)(const double *x, const double *y, int64_t n)
+{
+    VEC even = {}, odd = {};
+    int64_t j = 0;
+    for (; j + 2 * LANES <= n; j += 2 * LANES) {
+        even += *reinterpret_cast<const VEC *>(x + j) * *reinterpret_cast<const VEC *>(y + j);
+        odd += *reinterpret_cast<const VEC *>(x + j + LANES) * *reinterpret_cast<const VEC *>(y + j + LANES);
+    }
+    even += odd;
+    double sum = 0;
+    for (int64_t lane = 0; lane < LANES; ++lane) sum += even[lane];
+    for (; j < n; ++j) sum += x[j] * y[j];
+    return sum;
+}
+
 LOOP void ODM_NAME(solve)(const double *factor, int64_t n, int64_t stride, double *x)
 {
     for (int64_t i = 0; i < n; ++i) {
-        double sum = x[i];
         const double *row = factor + i * stride;
-        for (int64_t j = 0; j < i; ++j) sum -= row[j] * x[j];
-        x[i] = sum / row[i];
+        x[i] = (x[i] - ODM_NAME(dot)(row, x, i)) / row[i];
     }
     for (int64_t i = n - 1; i >= 0; --i) {
         x[i] /= factor[i * stride + i];
@@ -189,14 +203,7 @@ LOOP void ODM_NAME(free_solve)(const double *R, int64_t stride, int64_t n, doubl
     }
     for (int64_t i = n - 1; i >= 0; --i) {
         const double *row = R + i * stride;
-        VEC sums = {};
-        int64_t j = i + 1;
-        for (; j + LANES <= n; j += LANES)
-            sums += *reinterpret_cast<const VEC *>(row + j) * *reinterpret_cast<const VEC *>(x + j);
-        double sum = 0;
-        for (int64_t lane = 0; lane < LANES; ++lane) sum += sums[lane];
-        for (; j < n; ++j) sum += row[j] * x[j];
-        x[i] = (x[i] - sum) / row[i];
+        x[i] = (x[i] - ODM_NAME(dot)(row + i + 1, x + i + 1, n - i - 1)) / row[i];
     }
 }
 

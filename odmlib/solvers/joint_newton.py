@@ -36,7 +36,7 @@ MAX_MATRIX_VALUES = 40_000_000  # of a (rows x classes) matrix; the method keeps
 MAX_BLOCK_VALUES = 20_000_000  # of the diagonal blocks of the Hessian, one per class, as preconditioner
 BLOCK_FORMING = 2e9  # multiplications; where it needs more, it is made of some of the rows
 FIRST_EVERY = 3  # so many times fewer rows for the first ones, far from the solution
-STALE = 7  # steps of conjugate gradients per Newton step above which they are made anew
+BUILD_STEPS = 20  # steps of conjugate gradients that take about as long as making them
 MAX_CG_STEPS = 500
 FORCING = 0.1  # residual of a Newton step solved by conjugate gradients
 MAX_NEWTON_STEPS = 60  # of one proximal step
@@ -87,7 +87,9 @@ class ProximalNewton:
         self.newton_steps = self.cg_steps = 0
         self.factors: list[PositiveFactor] | None = None  # of the Hessian's diagonal blocks
         self.n_built = 0  # times that they were made
-        self.strain = 0.0  # conjugate gradient steps per Newton step in the last proximal step
+        # with these: steps of conjugate gradients (their making included), and directions
+        self.spent = self.uses = 0
+        self.worn = False  # the last direction cost more than they do on average: time to make them anew
 
     def step(self, enough: float, scored: bool = False) -> float:
         """One proximal step, psi minimised until 1/2 |grad|^2 <= enough; what 1/2 |grad|^2 came to.
@@ -99,9 +101,7 @@ class ProximalNewton:
         state, rows = self.state, self.rows
         w = state.weights.copy()
         rows.begin(self.proximity * self.scale, w, scored)
-        if self.n_built < 2 or self.strain > STALE:
-            self.factors = None
-        before, cg_before = self.newton_steps, self.cg_steps
+        before = self.newton_steps
         total, _ = rows.step(0.0)
         psi = 0.5 * inner(w, w) - total
         still, least = 0, math.inf
@@ -119,7 +119,6 @@ class ProximalNewton:
             self.newton_steps += 1
         state.set_multipliers(rows.zeta, rows.beta)
         state.weights[:] = w
-        self.strain = (self.cg_steps - cg_before) / max(1, self.newton_steps - before)
         self._adapt(self.newton_steps - before)
         return distance
 
@@ -177,6 +176,7 @@ class ProximalNewton:
         scaled = scale(residual)
         direction = scaled.copy()
         product = inner(residual, scaled)
+        before = self.cg_steps
         for _ in range(MAX_CG_STEPS):
             self.cg_steps += 1
             image = direction + rows.hessian_product(direction)
@@ -189,6 +189,9 @@ class ProximalNewton:
             previous, product = product, inner(residual, scaled)
             direction *= product / previous
             direction += scaled
+        self.spent += self.cg_steps - before
+        self.uses += 1
+        self.worn = (self.cg_steps - before) * self.uses > self.spent
         return step
 
     def _preconditioner(self) -> Callable[[Floats], Floats]:
@@ -198,8 +201,8 @@ class ProximalNewton:
         so that part of a residual passes as it is.
         """
         d, k = self.state.n_columns, self.state.n_classes
-        if self.factors is None and can_precondition(self.state):
-            self.factors = []
+        if (self.factors is None or self.worn) and can_precondition(self.state):
+            self.factors, self.spent, self.uses = [], BUILD_STEPS, 0
             every = self.every if self.n_built else FIRST_EVERY * self.every
             self.n_built += 1
             for block in self.rows.hessian_blocks(every):

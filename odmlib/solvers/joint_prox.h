@@ -124,36 +124,14 @@ static inline void odm_pair_shares(const odm_joint &s, int64_t i, const odm_bend
     }
 }
 
-// The same for the Hessian's diagonal blocks alone. Places below k are classes; k + l(l-1)/2 + m is the pair l > m, whose
-// sum both blocks get: most rows have two classes.
-static inline void odm_block_shares(const odm_joint &s, int64_t i, const odm_bend &b, const double *zeta, int32_t *classes,
-                                    odm_shares *shares)
-{
-    const int64_t n = odm_bend_classes(s, b, zeta, classes);
-    if (n == 2 && !(s.frozen && b.above)) {
-        const int64_t m = classes[0], l = classes[1];
-        const double J = odm_bend_at(b, l, zeta[l] > 0, m, zeta[m] > 0);
-        shares->push_back({static_cast<int32_t>(s.n_classes + l * (l - 1) / 2 + m), static_cast<int32_t>(i), -J});
-        return;
-    }
-    for (int64_t a = 0; a < n; ++a) {
-        const bool active = zeta[classes[a]] > 0;
-        const double J = odm_bend_at(b, classes[a], active, classes[a], active);
-        shares->push_back({classes[a], static_cast<int32_t>(i), J});
-    }
-}
-
-// Shares of row i, all pairs or those of the diagonal blocks; false: no memory.
+// Shares of row i; false: no memory.
 static inline bool odm_row_shares(const odm_joint *s, int64_t i, double t, int64_t n_active, double beta, const double *zeta,
-                                  int all_pairs, int32_t *classes, odm_shares *shares) noexcept
+                                  int32_t *classes, odm_shares *shares) noexcept
 {
     odm_bend bend;
     if (!odm_bend_of(*s, i, t, n_active, beta, &bend)) return true;
     try {
-        if (all_pairs)
-            odm_pair_shares(*s, i, bend, zeta, classes, shares);
-        else
-            odm_block_shares(*s, i, bend, zeta, classes, shares);
+        odm_pair_shares(*s, i, bend, zeta, classes, shares);
     } catch (const std::bad_alloc &) {
         return false;
     }
@@ -235,6 +213,13 @@ static inline void odm_unfold_pairs(const odm_joint *s, const double *blocks, do
                     H[(l * d + p) * N + m * d + q] = H[(l * d + q) * N + m * d + p] = -value;
                 }
         }
+}
+
+// out += sum of factor x x' u over rows
+static inline void odm_squares_product(const odm_joint *s, const int32_t *rows, const double *factors, int64_t n,
+                                       const double *u, double *out) noexcept
+{
+    ODM_CALL(squares_product, *s, rows, factors, n, u, out);
 }
 
 // The proximal step of row i at base + length change, base being its scores minus t_i centre_i: zeta, beta, the number of

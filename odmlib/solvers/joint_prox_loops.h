@@ -6,21 +6,21 @@
 #define AT(array, place) (*reinterpret_cast<VEC *>((array) + (place)))
 #define READ(array, place) (*reinterpret_cast<const VEC *>((array) + (place)))
 
-// The four lines a of factor x x'
+// The four lines a of factor x x', four by four places
 LOOP void ODM_NAME(add_lines)(const odm_fours &x, int64_t a, double factor, double *P, int64_t stride)
 {
-    const bool full = x.fours[a] == a;  // no column before these is left out
-    for (int64_t lane = 0; lane < 4; ++lane) {
-        if (x.values[4 * a + lane] == 0) continue;
-        const double step = factor * x.values[4 * a + lane];
-        double *line = P + (4 * x.fours[a] + lane) * stride;
-        if (full)
-            for (int64_t q = 0; q < 4 * (a + 1); q += LANES) AT(line, q) += step * READ(x.values, q);
-        else
-            for (int64_t b = 0; b <= a; ++b)
-                for (int64_t part = 0; part < 4; part += LANES)
-                    AT(line, 4 * x.fours[b] + part) += step * READ(x.values, 4 * b + part);
-    }
+    double *lines = P + 4 * x.fours[a] * stride;
+    const double *own = x.values + 4 * a;
+    const double s0 = factor * own[0], s1 = factor * own[1], s2 = factor * own[2], s3 = factor * own[3];
+    for (int64_t b = 0; b <= a; ++b)
+        for (int64_t part = 0; part < 4; part += LANES) {
+            const VEC other = READ(x.values, 4 * b + part);
+            double *place = lines + 4 * x.fours[b] + part;
+            AT(place, 0) += s0 * other;
+            AT(place, stride) += s1 * other;
+            AT(place, 2 * stride) += s2 * other;
+            AT(place, 3 * stride) += s3 * other;
+        }
 }
 
 // Several rows: some lines of P at a time, which stay in the cache meanwhile.
@@ -65,16 +65,48 @@ LOOP void ODM_NAME(add_full_triangles)(const double *const *x, const double *fac
     }
 }
 
-LOOP double ODM_NAME(prox_row)(const odm_joint &s, int64_t i, double t, const double *base, const double *change,
-                               double length, double *zeta, double *beta, int32_t *n_active, double *along)
+// A row's product with u and the row times that, while it is in the cache.
+LOOP void ODM_NAME(squares_product)(const odm_joint &s, const int32_t *rows, const double *factors, int64_t n, const double *u,
+                                    double *out)
 {
-    const int64_t padded = s.padded;
+    constexpr int CHAINS = 4;
+    const int64_t last = s.n_columns - 1;
+    for (int64_t r = 0; r < n; ++r) {
+        const int64_t begin = s.starts[rows[r]], end = s.starts[rows[r] + 1];
+        if (r + 6 < n) __builtin_prefetch(s.starts + rows[r + 6]);
+        if (r + 2 < n) {  // rows of a pair are far from each other in memory
+            const int64_t next = s.starts[rows[r + 2]], far = s.starts[rows[r + 2] + 1];
+            for (int64_t p = next; p < far; p += 8) __builtin_prefetch(s.values + p);
+            for (int64_t p = next; p < far; p += 16) __builtin_prefetch(s.columns + p);
+        }
+        double sums[CHAINS] = {};
+        int64_t p = begin;
+        for (; p + CHAINS <= end; p += CHAINS)
+            for (int c = 0; c < CHAINS; ++c) sums[c] += s.values[p + c] * u[s.columns[p + c]];
+        for (; p < end; ++p) sums[0] += s.values[p] * u[s.columns[p]];
+        if (s.bias != 0) sums[1] += s.bias * u[last];
+        const double step = factors[r] * ((sums[0] + sums[1]) + (sums[2] + sums[3]));
+        for (p = begin; p < end; ++p) out[s.columns[p]] += step * s.values[p];
+        if (s.bias != 0) out[last] += step * s.bias;
+    }
+}
+
+// N: vectors of classes, 0 for any number
+template <int N>
+LOOP double ODM_NAME(prox_row_of)(const odm_joint &s, int64_t i, double t, const double *base, const double *change,
+                                  double length, double *zeta, double *beta, int32_t *n_active, double *along)
+{
+    const int64_t padded = N ? N * LANES : s.padded;
     for (int64_t l = 0; l < padded; l += LANES) AT(zeta, l) = READ(base, l) + length * READ(change, l);
     const int32_t y = s.labels[i], q = s.others[i];
     const double at_y = zeta[y], at_q = zeta[q];
     const odm_class_row row = odm_class_row_of(s, i, t, true);
     const double total = ODM_NAME(class_block)(row, zeta, s.n_classes, padded, beta);
     const double b = *beta, h = s.h[i], own = total - b;
+    if (total == 0 && b == 0) {
+        *n_active = 0;
+        return 0;
+    }
     VEC lines = {}, squares = {}, changes = {}, counts = {};
     const VEC zero = {}, one = zero + 1.0;
     for (int64_t l = 0; l < padded; l += LANES) {
@@ -105,6 +137,18 @@ LOOP double ODM_NAME(prox_row)(const odm_joint &s, int64_t i, double t, const do
     *n_active = static_cast<int32_t>(count);
     *along += slope;
     return value + linear + 0.5 * t * square;
+}
+
+LOOP double ODM_NAME(prox_row)(const odm_joint &s, int64_t i, double t, const double *base, const double *change,
+                               double length, double *zeta, double *beta, int32_t *n_active, double *along)
+{
+#define ODM_CASE(N) \
+    case N: return ODM_NAME(prox_row_of)<N>(s, i, t, base, change, length, zeta, beta, n_active, along);
+    switch (s.padded / LANES) {
+        ODM_CASE(1) ODM_CASE(2) ODM_CASE(3) ODM_CASE(4) ODM_CASE(5) ODM_CASE(6)
+    default: return ODM_NAME(prox_row_of)<0>(s, i, t, base, change, length, zeta, beta, n_active, along);
+    }
+#undef ODM_CASE
 }
 
 LOOP void ODM_NAME(dense_duals)(const odm_joint &s, int64_t i, const double *zeta, double beta, double *v)

@@ -364,14 +364,16 @@ def _proximal_rows(relaxation, sparse, bias, threads=1, k=5, filled=False):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("bias", [0.0, 0.5])
 def test_the_forms_of_the_hessian_agree(relaxation, sparse, bias):
-    """The matrix (by pairs of classes), the product (row by row), the diagonal blocks and the diagonal."""
+    """The matrix (by pairs of classes), the products, the diagonal blocks and the diagonal."""
     state, rows, direction = _proximal_rows(relaxation, sparse, bias)
     d, k = state.n_columns, state.n_classes
     lower = np.tril(rows.hessian())
     H = lower + np.tril(lower, -1).T
-    product = rows.hessian_product(direction)[:, :k]
     expected = (H @ direction[:, :k].T.ravel()).reshape(k, d).T
-    np.testing.assert_allclose(product, expected, rtol=1e-11, atol=1e-11)
+    for by_pairs in (False, True):
+        product = rows.hessian_product(direction, by_pairs)
+        np.testing.assert_allclose(product[:, :k], expected, rtol=1e-11, atol=1e-11)
+        assert not product[:, k:].any()
     blocks = rows.hessian_blocks()
     for label in range(k):
         place = slice(label * d, (label + 1) * d)
@@ -382,6 +384,22 @@ def test_the_forms_of_the_hessian_agree(relaxation, sparse, bias):
     assert np.linalg.eigvalsh(H).min() >= -1e-10
     _, more, _ = _proximal_rows(relaxation, sparse, bias, threads=3)
     assert np.tril(more.hessian()).tobytes() == np.tril(rows.hessian()).tobytes()
+
+
+def test_products_by_pairs_of_many_rows():
+    """More rows than one thread takes at a time; nothing depends on the number of threads."""
+    X, labels = problem(19, m=15_000, d=4, k=3, spread=2)
+    products = []
+    for threads in (1, 3):
+        rows = Rows(Dataset.from_any(X), 1.0)
+        rows = ProximalRows(JointState(rows, labels, np.ones(15_000), 3, 0.5, 0.2, False, 0), threads)
+        rows.begin(np.full(15_000, 0.1), np.zeros((5, 4)))
+        rows.step(0.0)
+        direction = np.random.default_rng(4).normal(size=(5, 4)) * [1, 1, 1, 0]
+        products.append(rows.hessian_product(direction, True))
+        np.testing.assert_allclose(products[-1], rows.hessian_product(direction, False), rtol=1e-10)
+    assert rows.n_bent == 15_000
+    assert products[0].any() and products[0].tobytes() == products[1].tobytes()
 
 
 @pytest.mark.parametrize("relaxation", ["majorise", "frozen"])
