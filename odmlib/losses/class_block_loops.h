@@ -8,6 +8,29 @@ typedef double ODM_NAME(class_vec) __attribute__((vector_size(ODM_VECTOR_BYTES),
 #define LOOP ODM_TARGET static inline __attribute__((always_inline))
 #define AT(array, place) (*reinterpret_cast<VEC *>((array) + (place)))
 
+LOOP VEC ODM_NAME(lane_numbers)()
+{
+    VEC numbers = {};
+    for (int64_t lane = 0; lane < LANES; ++lane) numbers[lane] = static_cast<double>(lane);
+    return numbers;
+}
+
+// One place of a stripe is set, or gets something added, by whole vectors: the processor cannot hand a single number that
+// was just written to a reader of the vector around it, and waits.
+LOOP void ODM_NAME(set_at)(double *stripe, int64_t place, double value)
+{
+    const VEC all = VEC{} + value;
+    double *around = stripe + place / LANES * LANES;
+    AT(around, 0) = ODM_NAME(lane_numbers)() == static_cast<double>(place % LANES) ? all : AT(around, 0);
+}
+
+LOOP void ODM_NAME(add_at)(double *stripe, int64_t place, double value)
+{
+    const VEC all = VEC{} + value, zero = {};
+    double *around = stripe + place / LANES * LANES;
+    AT(around, 0) += ODM_NAME(lane_numbers)() == static_cast<double>(place % LANES) ? all : zero;
+}
+
 LOOP double ODM_NAME(stripe_max)(const double *stripe, int64_t n)
 {
     VEC most = AT(const_cast<double *>(stripe), 0);
@@ -24,9 +47,8 @@ LOOP double ODM_NAME(stripe_max)(const double *stripe, int64_t n)
 LOOP double ODM_NAME(best_of_others)(double *stripe, int64_t n_classes, int64_t padded, int64_t label)
 {
     const VEC zero = {}, none = zero + ODM_NO_SCORE;
-    VEC places = {}, most = none;
-    for (int64_t lane = 0; lane < LANES; ++lane) places[lane] = static_cast<double>(lane);
-    for (int64_t l = 0; l < padded; l += LANES) {  // no store of one place before a vector is read: that would stall
+    VEC places = ODM_NAME(lane_numbers)(), most = none;
+    for (int64_t l = 0; l < padded; l += LANES) {
         VEC x = AT(stripe, l);
         x = places == static_cast<double>(label) ? none : x;
         x = places >= static_cast<double>(n_classes) ? none : x;
@@ -43,22 +65,23 @@ LOOP double ODM_NAME(best_of_others)(double *stripe, int64_t n_classes, int64_t 
 LOOP double ODM_NAME(threshold)(const double *b, int64_t n, double top, double P, double Q)
 {
     if (P >= Q * top) return P / Q;
-    double nu = (P + top) / (Q + 1), last = Q + 1;  // as if the largest alone were active: not above the root
+    double nu = (P + top) / (Q + 1);  // as if the largest alone were active: not above the root
+    int64_t last = 1;
     for (;;) {
-        VEC sums = {}, counts = {};
-        const VEC zero = {}, one = zero + 1.0;
+        auto counts = VEC{} > 1.0;  // numbers of the vectors' width, all 0
+        for (int64_t l = 0; l < n; l += LANES) counts -= AT(const_cast<double *>(b), l) > nu;
+        int64_t count = 0;
+        for (int64_t lane = 0; lane < LANES; ++lane) count += counts[lane];
+        if (count == last) return nu;  // active ones only become fewer, so these are the same
+        VEC sums = {};
+        const VEC zero = {};
         for (int64_t l = 0; l < n; l += LANES) {
             const VEC x = AT(const_cast<double *>(b), l);
             sums += x > nu ? x : zero;
-            counts += x > nu ? one : zero;
         }
-        double sum = P, count = Q;
-        for (int64_t lane = 0; lane < LANES; ++lane) {
-            sum += sums[lane];
-            count += counts[lane];
-        }
-        if (count == last) return nu;  // active ones only become fewer, so these are the same
-        const double next = sum / count;
+        double sum = P;
+        for (int64_t lane = 0; lane < LANES; ++lane) sum += sums[lane];
+        const double next = sum / (Q + static_cast<double>(count));
         if (!(next > nu)) return nu;
         nu = next;
         last = count;
@@ -98,7 +121,7 @@ LOOP double ODM_NAME(class_block)(const odm_class_row &row, double *b, int64_t n
             const double b_q = b[row.other], G = b_q - b_y + 2 * row.theta;
             if (A * a_y + (b_q > nu ? b_q - nu : 0.0) > G) {
                 const double E2 = 2 * A + e, Dl = A * (A + e + 2 * h) + h * e;  // D E2 - A^2
-                b[row.other] = ODM_NO_SCORE;
+                ODM_NAME(set_at)(b, row.other, ODM_NO_SCORE);
                 const double top = ODM_NAME(stripe_max)(b, padded);
                 nu = ODM_NAME(threshold)(b, padded, top, A * (E2 * b_y + A * G) / Dl, A * E2 / Dl);
                 *beta = (A * (E2 * (nu - b_y) - A * G) / Dl - G) / E2;

@@ -82,7 +82,8 @@ cdef class ProximalRows:
     cdef double[::1] beta_view
     cdef int32_t[::1] n_active
     cdef object pairs, matrix           # of hessian
-    cdef object shares                  # of the present steps, see sorted_shares
+    cdef vector[odm_share] found
+    cdef object shares                  # the same, sorted: see sorted_shares
     cdef readonly index_t n_bent        # rows that have any
     cdef int threads
 
@@ -242,16 +243,17 @@ cdef class ProximalRows:
             return self.shares
         cdef index_t i, k, at, n, last = -1, n_places = self.state.n_classes * (self.state.n_classes + 1) // 2
         cdef int32_t[::1] classes = np.empty(self.state.n_classes, dtype=np.int32)
-        cdef vector[odm_share] shares
+        cdef odm_share *shares
         cdef bint stored = True
         cdef Job job = self.job()
+        self.found.clear()
         with nogil:
             for i in range(self.state.n_rows):
                 stored = stored and odm_row_shares(job.s, i, job.t[i], job.n_active[i], job.beta[i],
-                                                   job.zeta + i * job.s.padded, &classes[0], &shares)
+                                                   job.zeta + i * job.s.padded, &classes[0], &self.found)
         if not stored:
             raise MemoryError("no memory for the Hessian")
-        n = shares.size()
+        n, shares = self.found.size(), self.found.data()
         ends, rows, factors = np.zeros(n_places + 1, dtype=np.int64), np.empty(n, dtype=np.int32), np.empty(n)
         cdef index_t[::1] ends_view = ends
         cdef int32_t[::1] rows_view = rows

@@ -114,9 +114,13 @@ static inline void odm_joint_expect(const odm_joint *s, int64_t far, int64_t nea
     __builtin_prefetch(s->h + far);
     __builtin_prefetch(s->curvatures + far);
     __builtin_prefetch(s->beta + far);
-    const int64_t begin = s->starts[near], end = s->starts[near + 1], some = begin + 64 < end ? begin + 64 : end;
-    for (int64_t p = begin; p < some; p += 8) __builtin_prefetch(s->values + p);
-    for (int64_t p = begin; p < some; p += 16) __builtin_prefetch(s->columns + p);
+    if (s->dense) {
+        for (int64_t j = 0; j < s->n_columns; j += 8) __builtin_prefetch(s->dense + near * s->dense_stride + j);
+    } else {
+        const int64_t begin = s->starts[near], end = s->starts[near + 1], some = begin + 64 < end ? begin + 64 : end;
+        for (int64_t p = begin; p < some; p += 8) __builtin_prefetch(s->values + p);
+        for (int64_t p = begin; p < some; p += 16) __builtin_prefetch(s->columns + p);
+    }
     __builtin_prefetch(s->zeta.arena + s->zeta.start[near]);
 #else
     (void)s, (void)far, (void)near;

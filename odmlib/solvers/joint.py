@@ -50,6 +50,10 @@ REBUILD_VISITS = 50  # of every row
 LEAST_BETWEEN_CHECKS, MOST_BETWEEN_CHECKS = 0.7, 6.0  # visits of every row between two certificates
 FIRST_CHECK = 1.0
 LEAST_PRECISION = 1e-12
+ENOUGH = 0.5  # part of the gap wanted (or there already) that the error of a proximal step may have
+ROUGH_STEPS = (
+    3  # proximal steps that end where w is about right, whatever the multipliers: q will move it anyway
+)
 EAGER_STEPS = 20  # proximal steps after which q is taken anew whatever the gap; J falls all the same
 
 
@@ -148,6 +152,8 @@ def solve_joint(
     fits = newton_fits(state)
     row_length = rows.n_nonzeros / max(1, state.n_rows) + 1
     explicit = prefers_explicit(state, row_length)
+    if explicit:
+        state.fill_rows()
     newton: ProximalNewton | None = None
     status = None
     if start is not None:
@@ -283,7 +289,8 @@ def _proximal_steps(run: _Run, newton: ProximalNewton) -> str:
     while True:
         before = run.now.gap
         bound = max(1.0, run.now.relaxed - before, 0.1 * run.now.relaxed)
-        distance = newton.step(precision * 0.1 * min(run.labels.tolerance * bound, before), steps > 0)
+        enough = precision * ENOUGH * min(run.labels.tolerance * bound, before)
+        distance = newton.step(enough, scored=steps > 0, rough=steps < ROUGH_STEPS)
         run.iterations += 1
         steps += 1
         run.measure(distance, newton.rows.scores)

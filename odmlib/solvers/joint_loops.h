@@ -12,23 +12,27 @@ template <int N>
 LOOP void ODM_NAME(scores_of)(const odm_joint &s, int64_t i, const double *w, double *out)
 {
     constexpr int CHAINS = N <= 2 ? 4 : 2;
-    VEC sums[CHAINS][N] = {};
-    const int64_t padded = s.padded, end = s.starts[i + 1];
-    int64_t p = s.starts[i];
-    for (; p + CHAINS <= end; p += CHAINS)
-        for (int c = 0; c < CHAINS; ++c) {
-            const double *stripe = w + s.columns[p + c] * padded;
-            const double x = s.values[p + c];
-            for (int n = 0; n < N; ++n) sums[c][n] += x * READ(stripe, n * LANES);
-        }
-    for (; p < end; ++p) {
-        const double *stripe = w + s.columns[p] * padded;
-        const double x = s.values[p];
-        for (int n = 0; n < N; ++n) sums[0][n] += x * READ(stripe, n * LANES);
-    }
-    if (s.bias != 0) {
-        const double *stripe = w + (s.n_columns - 1) * padded;
-        for (int n = 0; n < N; ++n) sums[1][n] += s.bias * READ(stripe, n * LANES);
+    VEC sums[CHAINS][N];
+    for (int c = 0; c < CHAINS; ++c)  // not = {}, which would put them into memory
+        for (int n = 0; n < N; ++n) sums[c][n] = VEC{};
+    const int64_t padded = s.padded;
+    const auto add = [&](int c, double x, int64_t column) __attribute__((always_inline)) {
+        const double *stripe = w + column * padded;
+        for (int n = 0; n < N; ++n) sums[c][n] += x * READ(stripe, n * LANES);
+    };
+    if (s.dense) {
+        const double *x = s.dense + i * s.dense_stride;
+        int64_t j = 0;
+        for (; j + CHAINS <= s.n_columns; j += CHAINS)
+            for (int c = 0; c < CHAINS; ++c) add(c, x[j + c], j + c);
+        for (; j < s.n_columns; ++j) add(0, x[j], j);
+    } else {
+        const int64_t end = s.starts[i + 1];
+        int64_t p = s.starts[i];
+        for (; p + CHAINS <= end; p += CHAINS)
+            for (int c = 0; c < CHAINS; ++c) add(c, s.values[p + c], s.columns[p + c]);
+        for (; p < end; ++p) add(0, s.values[p], s.columns[p]);
+        if (s.bias != 0) add(1, s.bias, s.n_columns - 1);
     }
     for (int c = 1; c < CHAINS; ++c)
         for (int n = 0; n < N; ++n) sums[0][n] += sums[c][n];
@@ -41,15 +45,16 @@ LOOP void ODM_NAME(add_to)(const odm_joint &s, int64_t i, const double *v, doubl
     VEC steps[N];
     const int64_t padded = s.padded;
     for (int n = 0; n < N; ++n) steps[n] = READ(v, n * LANES);
-    for (int64_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
-        double *stripe = w + s.columns[p] * padded;
-        const double x = s.values[p];
+    const auto add = [&](double x, int64_t column) __attribute__((always_inline)) {
+        double *stripe = w + column * padded;
         for (int n = 0; n < N; ++n) AT(stripe, n * LANES) += x * steps[n];
+    };
+    if (s.dense) {
+        for (int64_t j = 0; j < s.n_columns; ++j) add(s.dense[i * s.dense_stride + j], j);
+        return;
     }
-    if (s.bias != 0) {
-        double *stripe = w + (s.n_columns - 1) * padded;
-        for (int n = 0; n < N; ++n) AT(stripe, n * LANES) += s.bias * steps[n];
-    }
+    for (int64_t p = s.starts[i]; p < s.starts[i + 1]; ++p) add(s.values[p], s.columns[p]);
+    if (s.bias != 0) add(s.bias, s.n_columns - 1);
 }
 
 #define ODM_BY_GROUPS(name, ...)                                              \
@@ -78,7 +83,9 @@ LOOP void ODM_NAME(joint_add)(const odm_joint &s, int64_t i, const double *v, do
 template <int N, int ROWS>
 LOOP void ODM_NAME(full_scores)(const odm_joint &s, const double *x, const double *w, double *out)
 {
-    VEC sums[ROWS][N] = {};
+    VEC sums[ROWS][N];
+    for (int r = 0; r < ROWS; ++r)
+        for (int n = 0; n < N; ++n) sums[r][n] = VEC{};
     for (int64_t j = 0; j < s.n_columns; ++j) {
         const double *stripe = w + j * s.padded;
         for (int n = 0; n < N; ++n) {
@@ -161,13 +168,14 @@ LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, double *f, double A, 
     if (!(violation > 0) && q == q_before) return 0;
 
     // the row's own part leaves the scores
-    std::memset(change, 0, s.padded * sizeof(double));
+    const VEC zero = {};
+    for (int64_t l = 0; l < s.padded; l += LANES) AT(change, l) = zero;
     for (int32_t p = 0; p < n_before; ++p) {
-        f[entries[p].label] += A * entries[p].value;
-        change[entries[p].label] = entries[p].value;
+        ODM_NAME(add_at)(f, entries[p].label, A * entries[p].value);
+        ODM_NAME(set_at)(change, entries[p].label, entries[p].value);
     }
-    f[y] = f_y - A * (total_before - beta_before);
-    if (!s.frozen && beta_before != 0) f[q_before] -= A * beta_before;
+    ODM_NAME(set_at)(f, y, f_y - A * (total_before - beta_before));
+    if (!s.frozen && beta_before != 0) ODM_NAME(add_at)(f, q_before, -A * beta_before);
     s.others[i] = q;
     const odm_class_row row = odm_class_row_of(s, i, A, upper);
     double beta;
@@ -196,11 +204,11 @@ LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, double *f, double A, 
     }
     s.zeta.count[i] = n_after;
     s.beta[i] = beta;
-    change[y] += (total - total_before) - (beta - beta_before);
+    ODM_NAME(add_at)(change, y, (total - total_before) - (beta - beta_before));
     s.changed[n++] = y;
     if (!s.frozen && (beta != 0 || beta_before != 0)) {
-        change[q] += beta;
-        change[q_before] -= beta_before;
+        ODM_NAME(add_at)(change, q, beta);
+        ODM_NAME(add_at)(change, q_before, -beta_before);
         if (!q_is_listed) s.changed[n++] = q;
         if (!q_before_is_listed) s.changed[n++] = q_before;
     }
@@ -227,10 +235,10 @@ LOOP double ODM_NAME(joint_measure)(const odm_joint &s, int64_t i, double *f, od
     const double f_y = f[s.labels[i]], theta = s.theta, h = s.h[i], beta = s.beta[i];
     const double f_q = s.frozen ? s.references[i] : f[s.others[i]];
     const double top = ODM_NAME(best_wrong)(s, i, f);
-    int32_t place = 0;
-    while (place + 1 < s.n_classes && f[place] != top) ++place;
     const bool beaten = !s.frozen && top - f_q > ODM_TIE * (1 + std::fabs(top));
-    if (!s.frozen && !beaten) place = s.others[i];  // ties: q stays
+    int32_t place = s.others[i];  // ties: q stays
+    if (s.frozen || beaten)
+        for (place = 0; place + 1 < s.n_classes && f[place] != top;) ++place;
     *best = place;
     *best_score = top;
     *margin = f_y - top;

@@ -78,8 +78,6 @@ class ProximalNewton:
     ):
         self.state, self.control, self.explicit = state, control, explicit
         self.scale = np.where(np.isfinite(h), h, 1.0)  # rows without weight take no part
-        if explicit:
-            state.fill_rows()
         self.rows = ProximalRows(state, threads)
         forming = row_length**2 * state.n_rows
         self.every = max(1, math.ceil(forming / BLOCK_FORMING))
@@ -91,8 +89,9 @@ class ProximalNewton:
         self.spent = self.uses = 0
         self.worn = False  # the last direction cost more than they do on average: time to make them anew
 
-    def step(self, enough: float, scored: bool = False) -> float:
+    def step(self, enough: float, scored: bool = False, rough: bool = False) -> float:
         """One proximal step, psi minimised until 1/2 |grad|^2 <= enough; what 1/2 |grad|^2 came to.
+        `rough`: a Newton step that promised to bring psi down by no more than that is the last one, too.
 
         The state has the minimiser w and the multipliers v(w) then, and the duality gap is the sum of the
         rows' gaps plus 1/2 |w - sum_i x_i v_i'|^2, the number returned. `scored`: `rows.scores` are those of
@@ -104,26 +103,32 @@ class ProximalNewton:
         before = self.newton_steps
         total, _ = rows.step(0.0)
         psi = 0.5 * inner(w, w) - total
-        still, least = 0, math.inf
+        still, least, settled = 0, math.inf, False
         for left in range(MAX_NEWTON_STEPS, -1, -1):
             gradient = w - rows.weights()
             distance = 0.5 * inner(gradient, gradient)
             still, least = (0, distance) if distance < 0.5 * least else (still + 1, least)
-            if left == 0 or distance <= enough or still == PATIENCE or self.control.out_of_time() is not None:
+            if settled or distance <= enough or left == 0 or still == PATIENCE:
+                break
+            if self.control.out_of_time() is not None:
                 break
             direction = self._direction(gradient, enough)
             rows.search(direction)
-            psi, length = self._search(w, direction, psi, inner(gradient, direction))
+            slope = inner(gradient, direction)
+            psi, length = self._search(w, direction, psi, slope)
+            settled = rough and -0.5 * slope <= enough
             w += length * direction
             rows.advance(length)
             self.newton_steps += 1
         state.set_multipliers(rows.zeta, rows.beta)
         state.weights[:] = w
-        self._adapt(self.newton_steps - before)
+        self._adapt(self.newton_steps - before, settled)
         return distance
 
-    def _adapt(self, n_steps: int) -> None:
-        if n_steps >= HARD:
+    def _adapt(self, n_steps: int, rough: bool) -> None:
+        if rough:  # the number of steps says little
+            self.proximity = max(min(self.proximity, USUAL_PROXIMITY), FALL * self.proximity)
+        elif n_steps >= HARD:
             self.proximity = max(self.proximity, min(HARD_PROXIMITY, RISE * self.proximity))
         else:
             least = SMALLEST_PROXIMITY if n_steps <= EASY else min(self.proximity, USUAL_PROXIMITY)

@@ -105,9 +105,18 @@ static inline int64_t odm_bend_classes(const odm_joint &s, const odm_bend &b, co
 // The Hessian is kept by pairs of classes: J = sum_l (sum_m J_lm) e_l e_l' - sum_{l > m} J_lm (e_l - e_m)(e_l - e_m)',
 // whose first sum is 0 where the classes' moves add up to 0. A row with one active class then adds one triangle
 // instead of those of two classes and the square between them. Pair (l, m), m <= l, is place l(l+1)/2 + m.
-static inline void odm_pair_shares(const odm_joint &s, int64_t i, const odm_bend &b, const double *zeta, int32_t *classes,
-                                   odm_shares *shares)
+static inline void odm_pair_shares(const odm_joint &s, int64_t i, const odm_bend &b, int64_t n_active, const double *zeta,
+                                   int32_t *classes, odm_shares *shares)
 {
+    const auto share = [&](int64_t l, int64_t m, double factor) {
+        const int64_t place = l > m ? l * (l + 1) / 2 + m : m * (m + 1) / 2 + l;
+        shares->push_back({static_cast<int32_t>(place), static_cast<int32_t>(i), factor});
+    };
+    if (!b.above && n_active == 1) {  // the usual rows: one wrong class and y
+        int64_t l = 0;
+        while (!(zeta[l] > 0)) ++l;
+        return share(l, b.label, b.g * b.g_y * b.inverse);
+    }
     const int64_t n = odm_bend_classes(s, b, zeta, classes);
     const bool sums_count = s.frozen && b.above;
     for (int64_t a = 0; a < n; ++a) {
@@ -117,10 +126,9 @@ static inline void odm_pair_shares(const odm_joint &s, int64_t i, const odm_bend
             const int64_t m = classes[c];
             const double J = odm_bend_at(b, l, zeta[l] > 0, m, zeta[m] > 0);
             sum += J;
-            if (c < a && J != 0)
-                shares->push_back({static_cast<int32_t>(l * (l + 1) / 2 + m), static_cast<int32_t>(i), -J});
+            if (c < a && J != 0) share(l, m, -J);
         }
-        if (sums_count) shares->push_back({static_cast<int32_t>(l * (l + 1) / 2 + l), static_cast<int32_t>(i), sum});
+        if (sums_count) share(l, l, sum);
     }
 }
 
@@ -131,7 +139,7 @@ static inline bool odm_row_shares(const odm_joint *s, int64_t i, double t, int64
     odm_bend bend;
     if (!odm_bend_of(*s, i, t, n_active, beta, &bend)) return true;
     try {
-        odm_pair_shares(*s, i, bend, zeta, classes, shares);
+        odm_pair_shares(*s, i, bend, n_active, zeta, classes, shares);
     } catch (const std::bad_alloc &) {
         return false;
     }
