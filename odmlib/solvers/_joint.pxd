@@ -35,6 +35,9 @@ cdef extern from "joint.h" nogil:
         double *references
         int32_t *others
         int32_t *wanted
+        int32_t *lists
+        uint8_t *narrow
+        uint8_t *trust
         double *scores
         double *change
         int32_t *changed
@@ -50,6 +53,10 @@ cdef extern from "joint.h" nogil:
     double odm_joint_visit(odm_joint *s, index_t i, int upper) noexcept
     void odm_joint_scores(const odm_joint *s, index_t i, const double *weights, double *out) noexcept
     void odm_joint_all_scores(const odm_joint *s, index_t begin, index_t end, const double *weights, double *out) noexcept
+    const index_t ODM_LISTED, ODM_MOST_LOOKED_AT
+    const uint8_t ODM_LEAST_TRUST
+    void odm_joint_add_row(odm_joint *s, index_t i) noexcept
+    void odm_joint_list(const odm_joint *s, index_t i, const double *scores) noexcept
     void odm_joint_add(const odm_joint *s, index_t i, const double *v, double *weights) noexcept
     double odm_joint_solve(odm_joint *s, index_t i, double *f, double curvature, int upper,
                            index_t *n_changed) noexcept
@@ -63,7 +70,7 @@ cdef class JointMultipliers:
     cdef readonly index_t n_rows, n_classes, padded
     # arrays that Python sees: beta, q, the next q, M, and of the last measurement
     cdef readonly object beta, others, wanted, references, margins, best_wrong, best_scores
-    cdef object kept, dense             # arrays that only the struct points to
+    cdef object kept, dense, listed     # arrays that only the struct points to
 
     cdef bint begin_row(self, index_t i, double *scores) noexcept nogil
 

@@ -197,18 +197,23 @@ cdef class JointState(JointMultipliers):
         if self.dense.size:
             self.s.dense, self.s.dense_stride = &matrix[0, 0], matrix.shape[1]
 
+    def list_classes(self):
+        """From now on most visits look only at the classes that were a row's best ones: label shrinking."""
+        assert self.n_classes >= ODM_MOST_LOOKED_AT
+        cdef int32_t[::1] lists = np.zeros(self.n_rows * ODM_LISTED, dtype=np.int32)
+        cdef uint8_t[::1] narrow = np.zeros(self.n_rows, dtype=np.uint8)
+        cdef uint8_t[::1] trust = np.full(self.n_rows, ODM_LEAST_TRUST, dtype=np.uint8)
+        if self.n_rows:
+            self.s.lists, self.s.narrow, self.s.trust = &lists[0], &narrow[0], &trust[0]
+        self.listed = lists, narrow, trust
+
     def rebuild(self):
         """w anew from the multipliers, which removes what rounding has added."""
         cdef index_t i
-        cdef double *v = self.s.change
         self.weights[:] = 0
         with nogil:
             for i in range(self.n_rows):
-                if self.s.zeta.count[i] == 0 and self.s.beta[i] == 0:
-                    continue
-                memset(v, 0, self.padded * sizeof(double))
-                odm_row_duals(self.s, i, v)
-                odm_joint_add(&self.s, i, v, self.s.w)
+                odm_joint_add_row(&self.s, i)
 
     def begin(self, const double[:, ::1] weights):
         """Multipliers and q that belong to known weights (columns x classes), and w made of them."""
@@ -338,6 +343,8 @@ cdef void measure_chunk(void *context, index_t chunk) noexcept nogil:
             memcpy(scores, job.kept + i * padded, padded * sizeof(double))  # measuring spoils them
         else:
             odm_joint_scores(job.s, i, job.s.w, scores)
+            if job.s.lists != NULL:
+                odm_joint_list(job.s, i, scores)
         odm_joint_measure(job.s, i, scores, &sums, job.best + i, job.best_scores + i, job.margins + i)
     job.sums[4 * chunk] = sums.objective
     job.sums[4 * chunk + 1] = sums.relaxed

@@ -43,6 +43,8 @@ struct odm_joint {
     odm_entries zeta;
     double *beta, *references;      // references: M_i
     int32_t *others, *wanted;       // q_i, and the q_i that the row takes at its next visit
+    int32_t *lists;                 // ODM_LISTED wrong classes of each row, its best ones; NULL: every visit looks at all
+    uint8_t *narrow, *trust;        // visits of a row that may still look at the listed classes only; and after the next list
     // scratch of one thread
     double *scores, *change;
     int32_t *changed;               // two places more than classes
@@ -54,6 +56,10 @@ struct odm_joint_sums {
 };
 
 static const int64_t ODM_FIRST_ROOM = 2;
+static const int64_t ODM_LISTED = 16;
+static const int64_t ODM_GATHERED = 8;         // classes whose scores are summed up side by side
+static const int64_t ODM_MOST_LOOKED_AT = 64;  // a multiple of that
+static const uint8_t ODM_LEAST_TRUST = 2, ODM_MOST_TRUST = 32;
 static const double ODM_TIE = 1e-10;  // scores that differ by rounding are equal
 
 // Room for n entries of row i; false: no memory.
@@ -134,6 +140,21 @@ static inline odm_class_row odm_class_row_of(const odm_joint &s, int64_t i, doub
             s.frozen ? s.references[i] : 0.0, s.labels[i], s.frozen ? -1 : s.others[i]};
 }
 
+// The classes that a visit looks at, by their places in its stripe of scores: all, or some that are listed.
+struct odm_looked_at {
+    int64_t n, padded;
+    int32_t label, other, wanted;  // places of y, q_i and the next q_i
+    const int32_t *active;         // places of the row's entries; NULL: all classes, each in its own place
+    const int32_t *classes;
+
+    int32_t class_of(int32_t place) const noexcept { return active ? classes[place] : place; }
+};
+
+static inline odm_looked_at odm_all_classes(const odm_joint &s, int64_t i) noexcept
+{
+    return {s.n_classes, s.padded, s.labels[i], s.others[i], s.wanted[i], nullptr, nullptr};
+}
+
 #define ODM_LOOPS "joint_loops.h"
 #include "each_variant.h"
 
@@ -149,7 +170,7 @@ static inline double odm_joint_visit(odm_joint *s, int64_t i, int upper) noexcep
 static inline double odm_joint_solve(odm_joint *s, int64_t i, double *f, double curvature, int upper,
                                      int64_t *n_changed) noexcept
 {
-    return ODM_CALL(joint_solve, *s, i, f, curvature, upper != 0, n_changed);
+    return ODM_CALL(joint_solve, *s, i, odm_all_classes(*s, i), f, curvature, upper != 0, n_changed);
 }
 
 // out = scores of row i under `weights`
@@ -163,6 +184,18 @@ static inline void odm_joint_all_scores(const odm_joint *s, int64_t begin, int64
                                         double *out) noexcept
 {
     ODM_CALL(all_scores, *s, begin, end, weights, out);
+}
+
+// w += x_i v_i', v_i being the row's multipliers
+static inline void odm_joint_add_row(odm_joint *s, int64_t i) noexcept
+{
+    ODM_CALL(joint_add_row, *s, i);
+}
+
+// List the classes that the next visits of row i look at; its scores are those of all classes.
+static inline void odm_joint_list(const odm_joint *s, int64_t i, const double *scores) noexcept
+{
+    ODM_CALL(list_classes, *s, i, scores);
 }
 
 // weights += x_i v'

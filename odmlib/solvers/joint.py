@@ -31,6 +31,7 @@ from odmlib.solvers.joint_newton import (
     ProximalNewton,
     can_precondition,
     newton_fits,
+    newton_visits,
     prefers_explicit,
 )
 
@@ -41,14 +42,17 @@ FIRST_TOLERANCE = 0.1  # relative gap at which q is taken anew for the first tim
 FALL = 3  # of that tolerance from one q to the next
 MAX_EPOCHS = 10_000
 MAX_PROXIMAL_STEPS = 500
-# epochs before auto hands over to Newton: with a factorised Hessian, with its blocks factorised, or without
-PATIENCE_EXPLICIT, PATIENCE_BLOCKS, PATIENCE = WARM_UP_EPOCHS, 50, 5000
-HOPELESS_EPOCHS = WARM_UP_EPOCHS + 1  # with blocks: after so many a gap above this does not become small soon
-HOPELESS_GAP = 0.5
+# epochs before auto hands over to Newton with a factorised Hessian, and without any factor
+PATIENCE_EXPLICIT, PATIENCE = WARM_UP_EPOCHS, 5000
+# with factorised blocks: when ascent has taken as long as Newton's method would (newton_visits), so that no
+# more than about twice the time is spent; on many rows (fewer such visits) at once with such a gap and loss
+HOPELESS_EPOCHS, HOPELESS_GAP, HOPELESS_LOSS, HOPELESS_VISITS = WARM_UP_EPOCHS + 1, 0.5, 0.1, 150.0
 SLICE_VALUES = 20_000_000  # weights read between two looks at the clock
 REBUILD_VISITS = 50  # of every row
 LEAST_BETWEEN_CHECKS, MOST_BETWEEN_CHECKS = 0.7, 6.0  # visits of every row between two certificates
 FIRST_CHECK = 1.0
+LISTED_CLASSES = 64  # with so many classes most visits look at a few of them only
+LISTED_PATIENCE = 6.0  # times as many visits between certificates then: they look at all classes
 LEAST_PRECISION = 1e-12
 ENOUGH = 0.5  # part of the gap wanted (or there already) that the error of a proximal step may have
 ROUGH_STEPS = (
@@ -161,11 +165,16 @@ def solve_joint(
     if start is not None and fits and solver != "dcd":
         status = _keep(run, start)
     else:
-        factors = explicit or can_precondition(state)
-        usual = PATIENCE_EXPLICIT if explicit else PATIENCE_BLOCKS if factors else PATIENCE
+        # with many classes visits are cheap (lists) and Newton's products are not
+        blocks = not explicit and can_precondition(state) and n_classes < LISTED_CLASSES
+        usual = PATIENCE_EXPLICIT if explicit else HOPELESS_EPOCHS if blocks else PATIENCE
         patience = {"dcd": MAX_EPOCHS, "newton": WARM_UP_EPOCHS}.get(solver, usual)
-        despair = HOPELESS_GAP if fits and factors and solver == "auto" else math.inf
-        status = _ascend(run, MAX_EPOCHS if not fits else patience, nu > 0, shrinking, despair, start is None)
+        after = Handover(MAX_EPOCHS if not fits else patience)
+        if blocks and fits and solver == "auto":
+            after.visits = newton_visits(state.n_columns, rows.n_nonzeros)
+            if after.visits < HOPELESS_VISITS:
+                after.loss = HOPELESS_LOSS * float(costs.sum())
+        status = _ascend(run, after, nu > 0, shrinking, start is None)
     if status is None:
         with np.errstate(divide="ignore"):
             newton = ProximalNewton(state, 0.5 / costs, explicit, row_length, control, threads)
@@ -215,30 +224,48 @@ def _keep(run: _Run, start: Floats) -> str | None:
 
 
 class Checks:
-    """When coordinate ascent looks at its certificate, which costs half an epoch.
+    """When coordinate ascent looks at its certificate, which costs half an epoch, or more (`patience`).
 
     Where the gap, falling as it did between the last two looks, would meet its tolerance. Counted in visits
     of every row: rows pause, so epochs get shorter.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = 1.0) -> None:
+        self.patience = patience
         self.restart(0.0)
 
     def restart(self, visits: float) -> None:
-        self.next, self.gap, self.at = visits + FIRST_CHECK, math.inf, visits
+        self.next, self.gap, self.at = visits + self.patience * FIRST_CHECK, math.inf, visits
 
     def plan(self, visits: float, gap: float, tolerance: float) -> None:
-        wait = 2 * FIRST_CHECK
+        wait = 2 * self.patience * FIRST_CHECK
         if tolerance < gap < self.gap < math.inf:
             wait = (visits - self.at) * math.log(gap / tolerance) / math.log(self.gap / gap)
-        self.next = visits + min(MOST_BETWEEN_CHECKS, max(LEAST_BETWEEN_CHECKS, wait))
+        least, most = self.patience * LEAST_BETWEEN_CHECKS, self.patience * MOST_BETWEEN_CHECKS
+        self.next = visits + min(most, max(least, wait))
         self.gap, self.at = gap, visits
 
 
-def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: float, fresh: bool) -> str | None:
+@dataclass
+class Handover:
+    """When coordinate ascent gives way to Newton's method."""
+
+    epochs: int
+    visits: float = 0.0  # of every row; both are needed
+    loss: float = math.inf  # at once where J is above this and the gap hopeless
+
+    def due(self, epochs: int, visits: float, now: Measured) -> bool:
+        hopeless = epochs >= HOPELESS_EPOCHS and now.relative > HOPELESS_GAP and now.objective > self.loss
+        return hopeless or (epochs >= self.epochs and visits >= self.visits)
+
+
+def _ascend(run: _Run, after: Handover, two_sided: bool, lazy: bool, fresh: bool) -> str | None:
     """Coordinate ascent; None when others should take over."""
     state, control = run.state, run.control
-    checks = Checks()
+    listed = lazy and state.n_classes >= LISTED_CLASSES
+    if listed:
+        state.list_classes()
+    checks = Checks(LISTED_PATIENCE if listed else 1.0)
     rebuilt = 0.0  # visits of every row up to then
     warm_up = WARM_UP_EPOCHS if fresh and two_sided and not run.labels.frozen and state.n_classes > 2 else 0
     slice_nonzeros = max(1, SLICE_VALUES // state.padded)
@@ -254,7 +281,7 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: floa
         run.epochs += 1
         run.iterations += 1
         visits = state.visits / max(1, n_movable)
-        due = visits >= checks.next or run.epochs in (warm_up, limit, patience)
+        due = visits >= checks.next or run.epochs in (warm_up, limit, after.epochs)
         if run.epochs < warm_up or not due:
             status = control.step(
                 run.iterations, run.now.objective if run.best else 0.0, math.inf, MAX_EPOCHS
@@ -263,8 +290,10 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: floa
                 run.measure()
                 return status
             continue
-        run.measure()
-        if run.now.relative <= control.tol or visits - rebuilt >= REBUILD_VISITS:
+        exact = listed or visits - rebuilt >= REBUILD_VISITS
+        if not exact:
+            run.measure()
+        if exact or run.now.relative <= control.tol:
             state.rebuild()  # claim nothing on weights that were updated step by step
             rebuilt = visits
             run.measure()
@@ -279,8 +308,7 @@ def _ascend(run: _Run, patience: int, two_sided: bool, lazy: bool, despair: floa
             checks.restart(visits)
         else:
             checks.plan(visits, run.now.relative, run.labels.tolerance)
-        hopeless = run.epochs >= HOPELESS_EPOCHS and run.now.relative > despair
-        if run.epochs >= patience or hopeless:
+        if after.due(run.epochs, visits, run.now):
             return None
 
 

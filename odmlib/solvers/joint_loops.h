@@ -118,17 +118,17 @@ LOOP void ODM_NAME(all_scores)(const odm_joint &s, int64_t begin, int64_t end, c
     for (; i < end; ++i) ODM_NAME(joint_scores)(s, i, w, out + (i - begin) * s.padded);
 }
 
-// w += x_i v' where few places of v are not 0
-LOOP void ODM_NAME(add_some)(const odm_joint &s, int64_t i, const double *v, const int32_t *places, int64_t n)
+// w += x_i v' where v is given for n classes
+LOOP void ODM_NAME(add_some)(const odm_joint &s, int64_t i, const double *v, const int32_t *classes, int64_t n)
 {
     for (int64_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
         double *stripe = s.w + s.columns[p] * s.padded;
         const double x = s.values[p];
-        for (int64_t c = 0; c < n; ++c) stripe[places[c]] += x * v[places[c]];
+        for (int64_t c = 0; c < n; ++c) stripe[classes[c]] += x * v[c];
     }
     if (s.bias != 0) {
         double *stripe = s.w + (s.n_columns - 1) * s.padded;
-        for (int64_t c = 0; c < n; ++c) stripe[places[c]] += s.bias * v[places[c]];
+        for (int64_t c = 0; c < n; ++c) stripe[classes[c]] += s.bias * v[c];
     }
 }
 
@@ -139,22 +139,24 @@ LOOP double ODM_NAME(best_wrong)(const odm_joint &s, int64_t i, double *f)
 }
 
 // Solve row i's sub-problem from its scores f (which are lost): the multipliers change, s.change becomes
-// v_new - v_old and s.changed the n_changed classes where that may not be 0. Returns the violation before, -1 when there
+// v_new - v_old and s.changed the n_changed places where that may not be 0. Returns the violation before, -1 when there
 // is no memory.
-LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, double *f, double A, bool upper, int64_t *n_changed)
+LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, const odm_looked_at &at, double *f, double A, bool upper,
+                                  int64_t *n_changed)
 {
     const double h = s.h[i], beta_before = s.beta[i];
     double *change = s.change;
-    const int32_t y = s.labels[i], q_before = s.others[i], q = s.wanted[i];
+    const int32_t y = at.label, q_before = at.other, q = at.wanted;
     *n_changed = 0;
 
-    const double f_y = f[y], top = ODM_NAME(best_wrong)(s, i, f);
+    const double f_y = f[y], top = ODM_NAME(best_of_others)(f, at.n, at.padded, y);
     const int32_t n_before = s.zeta.count[i];
     const odm_entry *entries = s.zeta.arena + s.zeta.start[i];
+    const auto place_of = [&](int32_t p) { return at.active ? at.active[p] : entries[p].label; };
     double total_before = 0, low = std::numeric_limits<double>::infinity();
     for (int32_t p = 0; p < n_before; ++p) {
         total_before += entries[p].value;
-        if (f[entries[p].label] < low) low = f[entries[p].label];
+        if (f[place_of(p)] < low) low = f[place_of(p)];
     }
     const double g_y = f_y + h * total_before, below = 1 - s.theta;
     const double highest = top + below > g_y ? top + below : g_y;
@@ -169,21 +171,23 @@ LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, double *f, double A, 
 
     // the row's own part leaves the scores
     const VEC zero = {};
-    for (int64_t l = 0; l < s.padded; l += LANES) AT(change, l) = zero;
+    for (int64_t l = 0; l < at.padded; l += LANES) AT(change, l) = zero;
     for (int32_t p = 0; p < n_before; ++p) {
-        ODM_NAME(add_at)(f, entries[p].label, A * entries[p].value);
-        ODM_NAME(set_at)(change, entries[p].label, entries[p].value);
+        ODM_NAME(add_at)(f, place_of(p), A * entries[p].value);
+        ODM_NAME(set_at)(change, place_of(p), entries[p].value);
     }
     ODM_NAME(set_at)(f, y, f_y - A * (total_before - beta_before));
     if (!s.frozen && beta_before != 0) ODM_NAME(add_at)(f, q_before, -A * beta_before);
-    s.others[i] = q;
-    const odm_class_row row = odm_class_row_of(s, i, A, upper);
+    s.others[i] = s.wanted[i];
+    odm_class_row row = odm_class_row_of(s, i, A, upper);
+    row.label = y;
+    if (!s.frozen) row.other = q;
     double beta;
-    const double total = ODM_NAME(class_block)(row, f, s.n_classes, s.padded, &beta);
+    const double total = ODM_NAME(class_block)(row, f, at.n, at.padded, &beta);
 
     int64_t n = 0;
     int32_t n_after = 0;
-    for (int64_t l = 0; l < s.padded; l += LANES) {
+    for (int64_t l = 0; l < at.padded; l += LANES) {
         const VEC zeta = READ(f, l), before = READ(change, l);
         AT(change, l) = before - zeta;
         bool any = false;
@@ -200,7 +204,7 @@ LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, double *f, double A, 
     for (int64_t c = 0; c < n; ++c) {
         q_is_listed |= s.changed[c] == q;
         q_before_is_listed |= s.changed[c] == q_before;
-        if (f[s.changed[c]] > 0) *out++ = {f[s.changed[c]], s.changed[c]};
+        if (f[s.changed[c]] > 0) *out++ = {f[s.changed[c]], at.class_of(s.changed[c])};
     }
     s.zeta.count[i] = n_after;
     s.beta[i] = beta;
@@ -216,17 +220,124 @@ LOOP double ODM_NAME(joint_solve)(odm_joint &s, int64_t i, double *f, double A, 
     return violation;
 }
 
+// Label shrinking. Of many classes few come near a row, so most visits look only at those that were best when all
+// scores were known last: in the visit before the narrow ones, or in a measurement. The others keep their zeta_l = 0
+// meanwhile, and whether that was right, the next look at all of them tells; a list that held is trusted for longer.
+LOOP void ODM_NAME(list_classes)(const odm_joint &s, int64_t i, const double *f)
+{
+    int32_t *list = s.lists + i * ODM_LISTED, before[ODM_LISTED];
+    double best[ODM_LISTED];
+    for (int64_t c = 0; c < ODM_LISTED; ++c) {
+        best[c] = ODM_NO_SCORE;
+        before[c] = list[c];
+    }
+    for (int64_t l = 0; l < s.n_classes; ++l) {
+        if (!(f[l] > best[ODM_LISTED - 1]) || l == s.labels[i]) continue;
+        int64_t c = ODM_LISTED - 1;
+        for (; c > 0 && f[l] > best[c - 1]; --c) {
+            best[c] = best[c - 1];
+            list[c] = list[c - 1];
+        }
+        best[c] = f[l];
+        list[c] = static_cast<int32_t>(l);
+    }
+    bool held = false;  // the best class of all was among the listed ones
+    for (int64_t c = 0; c < ODM_LISTED; ++c) held |= before[c] == list[0];
+    s.trust[i] = !held ? ODM_LEAST_TRUST : s.trust[i] < ODM_MOST_TRUST ? 2 * s.trust[i] : ODM_MOST_TRUST;
+    s.narrow[i] = s.trust[i];
+}
+
+// Scores of y, q, the active and the listed classes, side by side; false: these are too many.
+LOOP bool ODM_NAME(listed_scores)(const odm_joint &s, int64_t i, double *f, odm_looked_at *at, int32_t *classes,
+                                  int32_t *active)
+{
+    const int32_t n_active = s.zeta.count[i];
+    if (n_active + ODM_LISTED + 3 > ODM_MOST_LOOKED_AT) return false;
+    int32_t n = 0;
+    const auto look_at = [&](int32_t l) {
+        for (int32_t c = 0; c < n; ++c)
+            if (classes[c] == l) return c;
+        classes[n] = l;
+        return n++;
+    };
+    const int32_t label = look_at(s.labels[i]), other = look_at(s.others[i]), wanted = look_at(s.wanted[i]);
+    const odm_entry *entries = s.zeta.arena + s.zeta.start[i];
+    for (int32_t p = 0; p < n_active; ++p) active[p] = look_at(entries[p].label);
+    for (int64_t c = 0; c < ODM_LISTED; ++c) look_at(s.lists[i * ODM_LISTED + c]);
+    *at = {n, (n + ODM_GATHERED - 1) / ODM_GATHERED * ODM_GATHERED, label, other, wanted, active, classes};
+    for (int64_t c = n; c < at->padded; ++c) classes[c] = classes[0];
+    for (int64_t first = 0; first < n; first += ODM_GATHERED) {
+        const int32_t *some = classes + first;
+        double sums[ODM_GATHERED] = {};
+        for (int64_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
+            const double *stripe = s.w + s.columns[p] * s.padded;
+            for (int64_t c = 0; c < ODM_GATHERED; ++c) sums[c] += s.values[p] * stripe[some[c]];
+        }
+        if (s.bias != 0) {
+            const double *stripe = s.w + (s.n_columns - 1) * s.padded;
+            for (int64_t c = 0; c < ODM_GATHERED; ++c) sums[c] += s.bias * stripe[some[c]];
+        }
+        for (int64_t part = 0; part < ODM_GATHERED; part += LANES) AT(f, first + part) = READ(sums, part);
+    }
+    return true;
+}
+
 LOOP double ODM_NAME(joint_visit)(odm_joint &s, int64_t i, bool upper)
 {
-    int64_t n_changed;
-    ODM_NAME(joint_scores)(s, i, s.w, s.scores);
-    const double violation = ODM_NAME(joint_solve)(s, i, s.scores, s.curvatures[i], upper, &n_changed);
-    if (n_changed == 0) return violation;
-    if (n_changed <= s.padded / 8)
-        ODM_NAME(add_some)(s, i, s.change, s.changed, n_changed);
-    else
+    int32_t classes[ODM_MOST_LOOKED_AT], active[ODM_MOST_LOOKED_AT];
+    double *f = s.scores, few[ODM_MOST_LOOKED_AT];
+    odm_looked_at at = odm_all_classes(s, i);
+    bool narrow = s.lists && s.narrow[i] > 0;
+    if (narrow) {
+        --s.narrow[i];
+        narrow = ODM_NAME(listed_scores)(s, i, f, &at, classes, active);
+    }
+    if (!narrow) {
+        ODM_NAME(joint_scores)(s, i, s.w, f);
+        if (s.lists) ODM_NAME(list_classes)(s, i, f);
+    }
+    int64_t n;
+    const double violation = ODM_NAME(joint_solve)(s, i, at, f, s.curvatures[i], upper, &n);
+    if (n == 0) return violation;
+    if (!narrow && n > s.padded / 8) {
         ODM_NAME(joint_add)(s, i, s.change, s.w);
+        return violation;
+    }
+    for (int64_t first = 0; first < n; first += ODM_MOST_LOOKED_AT) {
+        const int64_t count = n - first < ODM_MOST_LOOKED_AT ? n - first : ODM_MOST_LOOKED_AT;
+        for (int64_t c = 0; c < count; ++c) {
+            few[c] = s.change[s.changed[first + c]];
+            s.changed[first + c] = at.class_of(s.changed[first + c]);
+        }
+        ODM_NAME(add_some)(s, i, few, s.changed + first, count);
+    }
     return violation;
+}
+
+// w += x_i v_i', class by class where few are active
+LOOP void ODM_NAME(joint_add_row)(odm_joint &s, int64_t i)
+{
+    const odm_entry *entries = s.zeta.arena + s.zeta.start[i];
+    const int32_t n_active = s.zeta.count[i];
+    if (n_active == 0 && s.beta[i] == 0) return;
+    if (n_active + 2 > s.padded / 8 || n_active + 2 > ODM_MOST_LOOKED_AT) {
+        std::memset(s.change, 0, s.padded * sizeof(double));
+        odm_row_duals(s, i, s.change);
+        return ODM_NAME(joint_add)(s, i, s.change, s.w);
+    }
+    double v[ODM_MOST_LOOKED_AT];
+    int32_t classes[ODM_MOST_LOOKED_AT];
+    int64_t n = 2;
+    classes[0] = s.labels[i];
+    v[0] = -s.beta[i];
+    classes[1] = s.others[i];
+    v[1] = s.frozen ? 0 : s.beta[i];
+    for (int32_t p = 0; p < n_active; ++p) {
+        classes[n] = entries[p].label;
+        v[n++] = -entries[p].value;
+        v[0] += entries[p].value;
+    }
+    ODM_NAME(add_some)(s, i, v, classes, n);
 }
 
 LOOP double ODM_NAME(joint_measure)(const odm_joint &s, int64_t i, double *f, odm_joint_sums *sums, int32_t *best,

@@ -37,7 +37,7 @@ MAX_BLOCK_VALUES = 20_000_000  # of the diagonal blocks of the Hessian, one per 
 BLOCK_FORMING = 2e9  # multiplications; where it needs more, it is made of some of the rows
 FIRST_EVERY = 3  # so many times fewer rows for the first ones, far from the solution
 BUILD_STEPS = 20  # steps of conjugate gradients that take about as long as making them
-MAX_CG_STEPS = 500
+MAX_CG_STEPS, USUAL_CG_STEPS = 500, 150  # of one Newton step; of all
 FORCING = 0.1  # residual of a Newton step solved by conjugate gradients
 MAX_NEWTON_STEPS = 60  # of one proximal step
 # t_i / h_i: the smaller, the more Newton steps and the fewer proximal ones. It falls to the usual one unless
@@ -68,6 +68,14 @@ def prefers_explicit(state: JointState, row_length: float) -> bool:
 def can_precondition(state: JointState) -> bool:
     """Whether the Hessian's diagonal blocks fit into memory."""
     return state.n_columns**2 * state.n_classes <= MAX_BLOCK_VALUES
+
+
+def newton_visits(n_columns: int, n_nonzeros: int) -> float:
+    """About what the method takes with blocks, in visits of every row by coordinate ascent.
+
+    A product takes a part of such visits; the preconditioner reads so many values more.
+    """
+    return USUAL_CG_STEPS * (0.3 + 2 * n_columns**2 / max(1, n_nonzeros))
 
 
 class ProximalNewton:

@@ -454,6 +454,62 @@ def test_rows_with_few_values_are_not_filled():
     assert rows.hessian().tobytes() == before
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("bias", [0.0, 0.5])
+def test_visits_that_look_at_listed_classes(frozen, bias):
+    """w is made of the multipliers, D never falls and the gap is true, whatever the visits look at."""
+    X, labels = problem(20, m=300, d=6, k=80)
+    state = JointState(Rows(Dataset.from_any(X), bias), labels, np.full(300, 0.1), 80, 0.5, 0.2, frozen, 0)
+    state.list_classes()
+    dual = -np.inf
+    for epoch in range(60):
+        state.begin_epoch()
+        assert state.advance(10**9, True, False)
+        before = state.weights.copy()
+        state.rebuild()
+        np.testing.assert_allclose(state.weights, before, atol=1e-10)
+        if epoch % 6 == 5:  # lists are made anew here
+            _, relaxed, gap, _ = state.measure()
+            assert gap >= 0 and relaxed - gap >= dual - 1e-9
+            dual = relaxed - gap
+            if epoch == 5:
+                first = gap / relaxed
+    assert gap / relaxed < 0.1 * first
+    columns = np.c_[X, np.full(300, bias)][:, : state.n_columns]
+    v = -state.zeta()
+    v[np.arange(300), labels] -= v.sum(axis=1) + state.beta
+    if not frozen:
+        v[np.arange(300), state.others] += state.beta
+    np.testing.assert_allclose(state.weights[:, :80], columns.T @ v, atol=1e-10)
+
+
+def test_label_shrinking_changes_no_solution():
+    X, labels = problem(21, m=400, d=8, k=100)
+    options = {"lambda_": 40.0, "mu": 0.0, "solver": "dcd", "control": Control(tol=1e-7)}
+    narrow, wide = (solve(X, labels, 100, shrinking=shrinking, **options) for shrinking in (True, False))
+    assert narrow.status == wide.status == CONVERGED
+    assert narrow.details["objective"] == pytest.approx(wide.details["objective"], rel=1e-6)
+    np.testing.assert_allclose(narrow.weights, wide.weights, atol=1e-2)
+    upper = solve(
+        X, labels, 100, **options | {"mu": 0.5}
+    )  # a local minimum, certified
+    assert upper.status == CONVERGED and upper.gap <= 1e-7
+
+
+def test_separable_data_are_left_to_ascent():
+    """At a large C the gap is near 1 for long; Newton's method took a hundred times as long on such data."""
+    X, labels = problem(22, m=600, d=120, k=20)
+    result = solve(X, labels, 20, lambda_=1e5, bias=1.0, control=Control(tol=1e-3))
+    assert result.status == CONVERGED and result.solver == "dcd"
+
+
+def test_noisy_data_are_given_to_newton():
+    X, labels = problem(23, m=4000, d=160, k=10, spread=0.05)
+    result = solve(X, labels, 10, lambda_=4e4, bias=1.0, control=Control(tol=1e-3))
+    assert result.status == CONVERGED and result.solver == "newton"
+    assert result.details["epochs"] < 20
+
+
 def test_certificates_are_planned_where_the_gap_would_be_small():
     checks = Checks()
     checks.restart(10.0)
