@@ -490,9 +490,7 @@ def test_label_shrinking_changes_no_solution():
     assert narrow.status == wide.status == CONVERGED
     assert narrow.details["objective"] == pytest.approx(wide.details["objective"], rel=1e-6)
     np.testing.assert_allclose(narrow.weights, wide.weights, atol=1e-2)
-    upper = solve(
-        X, labels, 100, **options | {"mu": 0.5}
-    )  # a local minimum, certified
+    upper = solve(X, labels, 100, **options | {"mu": 0.5})  # a local minimum, certified
     assert upper.status == CONVERGED and upper.gap <= 1e-7
 
 
