@@ -1,7 +1,7 @@
 """Multi-class ODM side by side with LIBLINEAR -s 4 (Crammer-Singer) on real sets; and the paper's Table 2.
 
     python -m benchmarks.mcodm [--sets letter,segment.scale] [--C 0.1,1] [--raw] [--limit 60]
-    python -m benchmarks.mcodm --many [--classes 1000] [--rows 100000]
+    python -m benchmarks.mcodm --many [--classes 1000] [--rows 100000] [--beside]
     python -m benchmarks.mcodm --kernels [--sets iris,letter] [--C 1,1024] [--limit 60]
     python -m benchmarks.mcodm --table2 [--sets iris,wine.scale] [--repeats 10]
     python -m benchmarks.mcodm --figure2 [--sets letter]
@@ -16,7 +16,8 @@ clock), memory (largest resident size less the size before), seconds per epoch (
 over all rows; theirs: the iterations of -e 1, some rows left out). A run that takes more than --limit
 seconds is ended and said to be so.
 
-Many classes: generated rows of 128 columns; time, epochs and memory beside a matrix of rows x classes.
+Many classes: generated rows of 128 columns; time, epochs and memory beside a matrix of rows x classes, or,
+--beside, LIBLINEAR.
 
 Kernels: rbf with gamma 1/columns and 1 on columns divided by their largest value, at most 3000 rows (drawn
 at random), one thread; processor seconds, the gap reached and what the solver did. --limit is on the clock.
@@ -254,7 +255,7 @@ def generated_classes(n_classes, n_rows, n_columns=128, seed=0):
     return X / np.linalg.norm(X, axis=1, keepdims=True), y.astype(float)
 
 
-def many(n_classes, n_rows, Cs, limit):
+def many(n_classes, n_rows, Cs, limit, beside):
     from scipy.sparse import csr_array
 
     X, y = generated_classes(n_classes, n_rows)
@@ -264,6 +265,9 @@ def many(n_classes, n_rows, Cs, limit):
     print(f"{n_rows} x {X.shape[1]}, {X.nnz} values ({data:.0f} MB), {n_classes} classes; a matrix of")
     print(f"rows x classes: {matrix:.0f} MB; weights of all classes: {8 * n_classes * 129 / 2**20:.1f} MB")
     for C in Cs:
+        if beside:
+            compare("generated", X, y, C, limit)
+            continue
         found = in_process(limit, train_ours, X, y, C, {})
         if found is None:
             print(f"  C = {C:g}: more than {limit:g} s", flush=True)
@@ -455,12 +459,13 @@ def main(argv=None) -> int:
     parser.add_argument("--figure2", action="store_true")
     parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--many", action="store_true")
+    parser.add_argument("--beside", action="store_true")
     parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=100_000)
     args = parser.parse_args(argv)
     costs = [float(text) for text in args.C.split(",")]
     if args.many:
-        many(args.classes, args.rows, costs, args.limit)
+        many(args.classes, args.rows, costs, args.limit, args.beside)
         return 0
     if args.kernels:
         kernels(args.sets.split(",") if args.sets else KERNEL_SETS, costs, args.limit)
