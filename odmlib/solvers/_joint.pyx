@@ -1,6 +1,6 @@
 """State and sweeps of the linear multi-class machine; joint.py holds the method's statement."""
 
-from libc.math cimport INFINITY
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
@@ -19,6 +19,7 @@ from odmlib.losses.class_block cimport odm_class_block, odm_class_row, odm_padde
 cdef double CALM = 0.6            # rows with less than this part of the mean violation are left out for a while
 cdef double FULL = 0.5            # part of the columns that rows have values in
 cdef index_t MEASURE_ROWS = 512   # rows of one chunk of a measurement
+cdef double MEASURE_WORK = 5e8    # multiplications between two looks for signals
 cdef index_t BLOCK = 16           # neighbouring rows that are visited one after another, in random order
 cdef index_t LOOK_AHEAD = 6       # visits, for fetching rows from memory early
 cdef double START_CURVATURE = 0.05  # in units of h: classes about that close share the multipliers of a known score
@@ -301,7 +302,7 @@ cdef class JointState(JointMultipliers):
         `misplaced` counts the rows with loss above the band whose q_i is not the best wrong class.
         `scores` (rows x padded) takes those of all rows.
         """
-        cdef index_t n_chunks = (self.n_rows + MEASURE_ROWS - 1) // MEASURE_ROWS
+        cdef index_t n_chunks = (self.n_rows + MEASURE_ROWS - 1) // MEASURE_ROWS, together
         cdef double[::1] margins = self.margins, best_scores = self.best_scores
         cdef int32_t[::1] best = self.best_wrong
         sums = np.zeros((n_chunks, 4))
@@ -310,11 +311,16 @@ cdef class JointState(JointMultipliers):
         cdef MeasureJob job
         if n_chunks:
             job = MeasureJob(&self.s, &scratch_view[0, 0], &sums_view[0, 0], &best[0],
-                             &best_scores[0], &margins[0], NULL)
+                             &best_scores[0], &margins[0], NULL, 0)
             if scores is not None:
                 job.kept = &scores[0, 0]
-            with nogil:
-                parallel_for(n_chunks, threads, measure_chunk, &job)
+            work = (self.rows.n_nonzeros / self.n_rows + 1) * self.padded * MEASURE_ROWS  # of one chunk
+            together = max(threads, int(MEASURE_WORK / work))
+            while job.first < n_chunks:
+                with nogil:
+                    parallel_for(min(together, n_chunks - job.first), threads, measure_chunk, &job)
+                PyErr_CheckSignals()
+                job.first += together
         half = 0.5 * inner(self.weights, self.weights)
         total = sums.sum(axis=0)
         return half + float(total[0]), half + float(total[1]), float(total[2]), int(total[3])
@@ -328,10 +334,12 @@ cdef struct MeasureJob:
     double *best_scores
     double *margins
     double *kept
+    index_t first               # chunk
 
 
-cdef void measure_chunk(void *context, index_t chunk) noexcept nogil:
+cdef void measure_chunk(void *context, index_t number) noexcept nogil:
     cdef MeasureJob *job = <MeasureJob *>context
+    cdef index_t chunk = job.first + number
     cdef odm_joint_sums sums = odm_joint_sums(0, 0, 0, 0)
     cdef index_t i, padded = job.s.padded
     cdef double *scores = job.scratch + chunk * padded

@@ -34,6 +34,7 @@ MAX_EXPLICIT = 1500  # unknowns of a Hessian that is formed and factorised
 MAX_FORMING, USUAL_BLOCKS = 2e9, 6  # multiplications; pairs of classes of a row whose Hessian is not 0
 MAX_MATRIX_VALUES = 40_000_000  # of a (rows x classes) matrix; the method keeps three
 MAX_BLOCK_VALUES = 20_000_000  # of the diagonal blocks of the Hessian, one per class, as preconditioner
+MAX_PAIRS = 2_000_000  # of classes, by which the rows are sorted to form them
 BLOCK_FORMING = 2e9  # multiplications; where it needs more, it is made of some of the rows
 FIRST_EVERY = 3  # so many times fewer rows for the first ones, far from the solution
 BUILD_STEPS = 20  # steps of conjugate gradients that take about as long as making them
@@ -67,7 +68,8 @@ def prefers_explicit(state: JointState, row_length: float) -> bool:
 
 def can_precondition(state: JointState) -> bool:
     """Whether the Hessian's diagonal blocks fit into memory."""
-    return state.n_columns**2 * state.n_classes <= MAX_BLOCK_VALUES
+    few_pairs = state.n_classes**2 <= 2 * MAX_PAIRS
+    return few_pairs and state.n_columns**2 * state.n_classes <= MAX_BLOCK_VALUES
 
 
 def newton_visits(n_columns: int, n_nonzeros: int) -> float:
