@@ -230,6 +230,14 @@ cdef class JointState(JointMultipliers):
             raise MemoryError("no memory for the multipliers")
         self.rebuild()
 
+    def clear(self):
+        """No multipliers, no weights."""
+        self.beta[:] = 0
+        self.weights[:] = 0
+        self.s.zeta.used = 0
+        memset(self.s.zeta.count, 0, self.n_rows * sizeof(int32_t))
+        memset(self.s.zeta.room, 0, self.n_rows * sizeof(int32_t))
+
     def reassign(self, bint at_once=False):
         """q_i (frozen: M_i) from the last measurement; no weight moves.
 

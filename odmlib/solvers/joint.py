@@ -10,9 +10,10 @@ step. `frozen`, the published scheme, puts the number M_i = max_{l != y} f_il of
 place of f_i,q; nothing bounds J there.
 
 The convex problems: coordinate ascent on the dual, one row with all its multipliers at a time
-(class_block.h), rows that are calm pausing; then, where a Hessian is cheap or ascent slow, the proximal
-Newton method of joint_newton.py. Early ones are solved roughly. The certificate is the duality gap of Q
-on all rows: gap_i >= 0 summed up (spec section 2).
+(class_block.h), rows that are calm pausing and, of many classes, the best ones looked at (list_classes in
+joint_loops.h); then, where a Hessian is cheap or ascent slow, the proximal Newton method of
+joint_newton.py. Early ones are solved roughly. The certificate is the duality gap of Q on all rows:
+gap_i >= 0 summed up (spec section 2).
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ MAX_PROXIMAL_STEPS = 500
 # epochs before auto hands over to Newton with a factorised Hessian, and without any factor
 PATIENCE_EXPLICIT, PATIENCE = WARM_UP_EPOCHS, 5000
 # with factorised blocks: when ascent has taken as long as Newton's method would (newton_visits), so that no
-# more than about twice the time is spent; on many rows (fewer such visits) at once with such a gap and loss
-HOPELESS_EPOCHS, HOPELESS_GAP, HOPELESS_LOSS, HOPELESS_VISITS = WARM_UP_EPOCHS + 1, 0.5, 0.1, 150.0
+# more than about twice the time is spent, or longer where the loss per row is below a part of its cost, which
+# is easy for ascent only; at once where rows are many (so many such visits) and the gap is still that large
+HARD_LOSS, EASY_PATIENCE = 0.1, 10.0
+HOPELESS_EPOCHS, HOPELESS_GAP, HOPELESS_VISITS = WARM_UP_EPOCHS + 1, 0.5, 150.0
 SLICE_VALUES = 20_000_000  # weights read between two looks at the clock
 REBUILD_VISITS = 50  # of every row
 LEAST_BETWEEN_CHECKS, MOST_BETWEEN_CHECKS = 0.7, 6.0  # visits of every row between two certificates
@@ -162,19 +165,25 @@ def solve_joint(
     status = None
     if start is not None:
         state.begin(np.ascontiguousarray(start))
-    if start is not None and fits and solver != "dcd":
-        status = _keep(run, start)
-    else:
-        # with many classes visits are cheap (lists) and Newton's products are not
-        blocks = not explicit and can_precondition(state) and n_classes < LISTED_CLASSES
-        usual = PATIENCE_EXPLICIT if explicit else HOPELESS_EPOCHS if blocks else PATIENCE
-        patience = {"dcd": MAX_EPOCHS, "newton": WARM_UP_EPOCHS}.get(solver, usual)
-        after = Handover(MAX_EPOCHS if not fits else patience)
-        if blocks and fits and solver == "auto":
-            after.visits = newton_visits(state.n_columns, rows.n_nonzeros)
-            if after.visits < HOPELESS_VISITS:
-                after.loss = HOPELESS_LOSS * float(costs.sum())
-        status = _ascend(run, after, nu > 0, shrinking, start is None)
+    # with many classes visits are cheap (lists) and Newton's products are not
+    blocks = not explicit and can_precondition(state) and n_classes < LISTED_CLASSES
+    visits = newton_visits(state.n_columns, rows.n_nonzeros) if blocks else 0.0
+    many_rows = blocks and visits < HOPELESS_VISITS
+    usual = PATIENCE_EXPLICIT if explicit else HOPELESS_EPOCHS if blocks else PATIENCE
+    patience = {"dcd": MAX_EPOCHS, "newton": WARM_UP_EPOCHS}.get(solver, usual)
+    after = Handover(patience if fits else MAX_EPOCHS)
+    if fits and solver == "auto":
+        after.visits = visits
+        after.loss, after.at_once = HARD_LOSS * float(costs.sum()), many_rows
+    newton_first = fits and (solver == "newton" or (solver == "auto" and (explicit or many_rows)))
+    if start is not None and newton_first:
+        _keep(run, start)
+        newton_first = not many_rows or solver == "newton" or run.now.objective > after.loss
+        if newton_first:
+            status = CONVERGED if run.labels.judge(run.now) == "converged" else None
+    if start is None or not newton_first:
+        fresh = start is None or not _useful(state, threads)
+        status = _ascend(run, after, nu > 0, shrinking, fresh)
     if status is None:
         with np.errstate(divide="ignore"):
             newton = ProximalNewton(state, 0.5 / costs, explicit, row_length, control, threads)
@@ -213,14 +222,23 @@ def solve_joint(
     )
 
 
-def _keep(run: _Run, start: Floats) -> str | None:
+def _useful(state: JointState, threads: int) -> bool:
+    """Whether the multipliers that known weights gave are better for ascent than none; if not, they go."""
+    state.rebuild()
+    _, relaxed, gap, _ = state.measure(threads)
+    if relaxed - gap >= 0:
+        return True
+    state.clear()
+    return False
+
+
+def _keep(run: _Run, start: Floats) -> None:
     """Newton's method begins at the very weights given, not at those that their multipliers make."""
     weights = np.zeros_like(run.state.weights)
     weights[:, : run.state.n_classes] = start
     distance = 0.5 * float(np.square(weights - run.state.weights).sum())
     run.state.weights[:] = weights
     run.measure(distance)
-    return CONVERGED if run.labels.judge(run.now) == "converged" else None
 
 
 class Checks:
@@ -252,11 +270,14 @@ class Handover:
 
     epochs: int
     visits: float = 0.0  # of every row; both are needed
-    loss: float = math.inf  # at once where J is above this and the gap hopeless
+    loss: float = 0.0  # where J is not above this, rows are easy to separate, and ascent gets more time
+    at_once: bool = False  # where J is above it and the gap hopeless
 
     def due(self, epochs: int, visits: float, now: Measured) -> bool:
-        hopeless = epochs >= HOPELESS_EPOCHS and now.relative > HOPELESS_GAP and now.objective > self.loss
-        return hopeless or (epochs >= self.epochs and visits >= self.visits)
+        hard = now.objective > self.loss
+        hopeless = self.at_once and hard and epochs >= HOPELESS_EPOCHS and now.relative > HOPELESS_GAP
+        enough = self.visits if hard else EASY_PATIENCE * self.visits
+        return hopeless or (epochs >= self.epochs and visits >= enough)
 
 
 def _ascend(run: _Run, after: Handover, two_sided: bool, lazy: bool, fresh: bool) -> str | None:

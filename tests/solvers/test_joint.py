@@ -501,6 +501,19 @@ def test_separable_data_are_left_to_ascent():
     assert result.status == CONVERGED and result.solver == "dcd"
 
 
+def test_a_start_that_is_worse_than_none():
+    """Weights of a small C ask for multipliers at a large C whose sum throws w far off."""
+    X, labels = problem(22, m=600, d=120, k=20)
+    control = Control(tol=1e-3)
+    first = solve(X, labels, 20, lambda_=1e2, bias=1.0, control=control)
+    cold, warm = (
+        solve(X, labels, 20, lambda_=1e5, bias=1.0, control=control, start=start, solver="dcd")
+        for start in (None, first.weights)
+    )
+    assert warm.status == CONVERGED
+    assert warm.iterations <= 2 * cold.iterations
+
+
 def test_noisy_data_are_given_to_newton():
     X, labels = problem(23, m=4000, d=160, k=10, spread=0.05)
     result = solve(X, labels, 10, lambda_=4e4, bias=1.0, control=Control(tol=1e-3))
