@@ -58,9 +58,7 @@ LISTED_CLASSES = 64  # with so many classes most visits look at a few of them on
 LISTED_PATIENCE = 6.0  # times as many visits between certificates then: they look at all classes
 LEAST_PRECISION = 1e-12
 ENOUGH = 0.5  # part of the gap wanted (or there already) that the error of a proximal step may have
-ROUGH_STEPS = (
-    3  # proximal steps that end where w is about right, whatever the multipliers: q will move it anyway
-)
+ROUGH_STEPS = 3  # proximal steps that end where w is about right: q will move it anyway
 EAGER_STEPS = 20  # proximal steps after which q is taken anew whatever the gap; J falls all the same
 
 
