@@ -8,7 +8,7 @@ SOURCES = setup.py pyproject.toml README.md $(shell find odmlib bin -name '*.py'
 TEST_EXTRAS = test$(if $(shell command -v java 2>/dev/null),$(comma)spark)
 comma = ,
 
-.PHONY: demo test test-slow test-debug lint docs bench dist clean
+.PHONY: demo test test-slow test-optimised test-debug lint docs bench dist clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python docs/demo.py
@@ -18,6 +18,11 @@ test: $(VENV)/installed-test
 
 test-slow: $(VENV)/installed-test
 	$(VENV)/bin/pytest -m slow
+
+# the same suite under `python -O`, which removes asserts: no check of a user's data may be one. By the variable,
+# because `python -m pytest` would import the uncompiled sources of this folder instead of the installed package.
+test-optimised: $(VENV)/installed-test
+	PYTHONOPTIMIZE=1 $(VENV)/bin/pytest
 
 # the same suite with Cython's bounds checks compiled in
 test-debug:

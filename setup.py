@@ -11,6 +11,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 DEBUG = os.environ.get("ODMLIB_DEBUG") == "1"
 NATIVE = os.environ.get("ODMLIB_NATIVE") == "1"
@@ -19,6 +20,9 @@ WINDOWS = os.name == "nt"
 # checked and plain builds must never pick up each other's files
 BUILD = "build/debug" if DEBUG else "build"
 
+# Cython's code for memoryviews, compiled once instead of into every module
+SHARED = "odmlib._core._cython"
+
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": DEBUG,
@@ -26,30 +30,42 @@ DIRECTIVES = {
     "initializedcheck": DEBUG,
     "cdivision": True,
     "embedsignature": True,
+    # less code to compile: no class needs a pickle of Cython's making, no function is a method
+    "auto_pickle": False,
+    "binding": False,
     "show_performance_hints": False,
 }
 
 
 class BuildExtensions(build_ext):
-    """Choose compiler flags once the real compiler is known, and run Cython as late as possible."""
+    """Run Cython only when something is compiled, and choose flags once the real compiler is known."""
 
     def finalize_options(self):
-        from Cython.Build import cythonize
-
-        if self.distribution.ext_modules:
-            self.distribution.ext_modules = cythonize(
-                self.distribution.ext_modules,
-                compiler_directives=DIRECTIVES,
-                build_dir=f"{BUILD}/cython",
-                quiet=True,
-            )
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
+
+    def run(self):
+        from Cython.Build import cythonize
+
+        found = cythonize(
+            self.extensions,
+            compiler_directives=DIRECTIVES,
+            build_dir=f"{BUILD}/cython",
+            shared_utility_qualified_name=SHARED,
+            nthreads=self.parallel,
+            quiet=True,
+        )
+        sources = {extension.name: extension.sources for extension in found}
+        for extension in self.extensions:
+            extension.sources = sources[extension.name]
+        # the longest compilation must not begin last
+        self.extensions.sort(key=lambda extension: -sum(os.path.getsize(path) for path in extension.sources))
+        super().run()
 
     def build_extensions(self):
         if self.compiler.compiler_type == "msvc":
             raise SystemExit("odmlib is compiled by GCC or Clang, not by MSVC, which has no vector types")
-        compile_flags = ["-O3", "-std=c++17", "-pthread", "-Wno-unused-function"]
+        compile_flags = ["-pthread", "-Wno-unused-function"]
         # on Windows the runtime of GCC goes into the modules: it is not there on other machines
         link_flags = ["-pthread"] + (["-static"] if WINDOWS else [])
         # -g0: Python's own flags often ask for debugging symbols, which make wheels ten times as large
@@ -57,9 +73,22 @@ class BuildExtensions(build_ext):
         if NATIVE:
             compile_flags.append("-march=native")
         for extension in self.extensions:
-            extension.extra_compile_args = compile_flags
+            own = ["-O1"] if extension.name == SHARED else ["-O3", "-std=c++17"]  # no loops of ours in SHARED
+            extension.extra_compile_args = compile_flags + own
             extension.extra_link_args = link_flags
         super().build_extensions()
+
+
+class BuildModules(build_py):
+    """Copy the modules, and drop what an earlier build left of modules that are no longer there."""
+
+    def run(self):
+        super().run()
+        compiled = self.get_finalized_command("build_ext").get_outputs()
+        kept = {os.path.abspath(path) for path in [*self.get_outputs(), *compiled]}
+        for path in Path(self.build_lib, "odmlib").rglob("*.*"):
+            if path.suffix in (".py", ".pyi", ".pxd", ".so", ".pyd") and os.path.abspath(path) not in kept:
+                path.unlink()
 
 
 def headers_of(source, headers):
@@ -90,6 +119,8 @@ def extensions():
             depends=headers_of(source, headers),
         )
 
+    yield Extension(SHARED, [f"{SHARED.replace('.', '/')}.c"])
+
 
 def tools():
     """The tools as plain scripts, which start fastest; Windows runs programs (.exe) only."""
@@ -102,7 +133,7 @@ def tools():
 
 setup(
     ext_modules=list(extensions()),
-    cmdclass={"build_ext": BuildExtensions},
+    cmdclass={"build_ext": BuildExtensions, "build_py": BuildModules},
     options={"build": {"build_base": BUILD}} | ({"build_ext": {"compiler": "mingw32"}} if WINDOWS else {}),
     **tools(),
 )

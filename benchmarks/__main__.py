@@ -35,7 +35,10 @@ MINUTES = {
     "startup": (0.3, 0.1),
 }
 # of accuracy more than of speed, long, each with options of its own: python -m benchmarks.NAME
-STUDIES = ("calibration", "grid", "kmomd", "mcodm", "multiclass", "sodm", "ssodm", "svm")
+STUDIES = (
+    "calibration", "golden", "grid", "kmomd", "mcodm", "multiclass", "sodm", "ssodm", "svm", "tuning",
+    "versions",
+)  # fmt: skip
 PEERS = ("scikit-learn", "scikit-learn-intelex", "liblinear-official", "libsvm-official")
 PACKAGES = ("numpy", "scipy", *PEERS)
 DEBIAN = ("liblinear-tools", "libsvm-tools")

@@ -55,7 +55,7 @@ def interruptible(main: Callable[[], int]) -> int:
 
 
 def n_threads() -> int:
-    from odmlib._core.threads import available_threads
+    from odmlib.threads import available_threads
 
     return min(CORES, available_threads())
 

@@ -23,9 +23,10 @@ from pathlib import Path
 import numpy as np
 
 import odmlib
+from odmlib.data.problem import Problem
 from odmlib.data.reading import read_data
-from odmlib.errors import ParameterError
-from odmlib.selection import probabilities
+from odmlib.options import TrainOptions
+from odmlib.selection.probabilities import cross_validated_scores, with_probabilities
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 SETS = ("german.numer", "splice", "ida_image", "a9a", "segment.scale", "vowel.scale")
@@ -43,18 +44,11 @@ def load(name):
 
 
 def run_odm(X, y, X_test, gamma, folds=False):
-    original = probabilities.leave_one_out_of
+    model = odmlib.train(X, y, gamma=gamma, probability=not folds)
     if folds:
-        probabilities.leave_one_out_of = _unavailable
-    try:
-        model = odmlib.train(X, y, gamma=gamma, probability=True)
-    finally:
-        probabilities.leave_one_out_of = original
+        options = TrainOptions(gamma=gamma)
+        model = with_probabilities(model, Problem.from_arrays(X, y), options, cross_validated_scores)
     return model.labels, model.predict_proba(X_test), model.predict(X_test)
-
-
-def _unavailable(*args):
-    raise ParameterError("not wanted here")
 
 
 def run_odm_folds(X, y, X_test, gamma):

@@ -1,7 +1,7 @@
 """KM-OMD: the paper's Table 1, and time beside MKLpy: python -m benchmarks.kmomd [--only SETS] [--splits N]
 
 table    test error on random splits; kernel width and lambda by 5-fold cross-validation on the first five
-         splits (medians), each threshold by itself. `spec`: mean and deviation that spec/kmomd.md measured on
+         splits (medians), each threshold by itself. `known`: mean and deviation of an independent run on
          splits of its own; `within`: our mean is at most a standard deviation (the larger of the two) above;
          `paper`: the paper's.
 MKLpy    training time at 2,000 rows: ours from the data, gap 0.001; MKLpy's KOMD, same objective, from a
@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-# name: file, training rows, spec's mean and deviation with the midpoint, with kkt; the paper's
+# name: file, training rows, the independent run's mean and deviation with the midpoint, with kkt; the paper's
 SETS = {
     "banana": ("banana.libsvm", 400, (0.1056, 0.0041), (0.1023, 0.0035), 0.1066),
     "heart": ("heart.libsvm", 170, (0.1655, 0.025), (0.1615, 0.038), 0.1585),
@@ -81,7 +81,7 @@ def table_row(name: str, n_splits: int) -> None:
     import odmlib
 
     started = time.perf_counter()
-    file, n_train, *spec, paper = SETS[name]
+    file, n_train, *independent, paper = SETS[name]
     X, y = read_standardised(file)
     gammas = np.array(WIDTHS) / X.shape[1]
     rng = np.random.default_rng(0)
@@ -110,7 +110,7 @@ def table_row(name: str, n_splits: int) -> None:
             )
             errors.append(float((model.predict(X[outside], threads=1) != y[outside]).mean()))
         mean, deviation = float(np.mean(errors)), float(np.std(errors))
-        known, known_deviation = spec[column]
+        known, known_deviation = independent[column]
         near = mean - known <= max(deviation, known_deviation)
         print(
             f"{name:>9} {threshold:>9} {mean:8.4f} +- {deviation:.4f}   {known:8.4f} +- {known_deviation:.4f}"
@@ -180,7 +180,7 @@ def main() -> int:
             f"table: {options.splits} splits; 'width' is gamma x features, 'seconds' since the set was begun"
         )
         print(
-            f"{'set':>9} {'threshold':>9} {'error':>8} {'':>9}   {'spec':>8} {'':>9} {'within':>7}"
+            f"{'set':>9} {'threshold':>9} {'error':>8} {'':>9}   {'known':>8} {'':>9} {'within':>7}"
             f" {'paper':>8} {'width':>8} {'lambda':>8} {'seconds':>7}"
         )
     for name in wanted:

@@ -3,7 +3,7 @@
     python -m benchmarks.startup [--quick]
 
 Both are run in turn and their medians compared, so that a busy machine slows both. The aim is a ratio of
-at most 1.5 (shared/cli.md: in shell loops start-up is all that is felt).
+at most 1.5: in shell loops start-up is all that is felt.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import odmlib
-from odmlib.selection.margins import margin_summary, text_histogram
+from odmlib.model.margins import margin_summary, text_histogram
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "demo"

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
         ParameterError,
         RangeFormatError,
     )
-    from odmlib.machines.training import train
     from odmlib.model.foreign.files import load_foreign_model, save_foreign_model
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
     from odmlib.selection.grid import GridPoint, GridResult, grid_search
-    from odmlib.selection.leave_one_out import LeaveOneOut, leave_one_out
+    from odmlib.selection.leave_one_out import LeaveOneOut
+    from odmlib.selection.training import leave_one_out, train
 
 # where each public name lives: imported at first use, so that the tools start fast
 _HOMES = {
@@ -40,7 +40,7 @@ _HOMES = {
     "check_data": "odmlib.data.checking",
     "DataCheck": "odmlib.data.checking",
     "write_data": "odmlib.data.writing",
-    "train": "odmlib.machines.training",
+    "train": "odmlib.selection.training",
     "Model": "odmlib.model.model",
     "load_model": "odmlib.model.text_format",
     "load_foreign_model": "odmlib.model.foreign.files",
@@ -48,7 +48,7 @@ _HOMES = {
     "grid_search": "odmlib.selection.grid",
     "GridPoint": "odmlib.selection.grid",
     "GridResult": "odmlib.selection.grid",
-    "leave_one_out": "odmlib.selection.leave_one_out",
+    "leave_one_out": "odmlib.selection.training",
     "LeaveOneOut": "odmlib.selection.leave_one_out",
     "OdmError": "odmlib.errors",
     "ParameterError": "odmlib.errors",
@@ -91,7 +91,15 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'odmlib' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES[name]), name)
+    try:
+        value = getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("odmlib."):
+            raise
+        raise ImportError(
+            f"{error.name} is not compiled: {__path__[0]} holds odmlib's sources. Start Python in another "
+            "folder to use an installed odmlib, or compile here: python setup.py build_ext --inplace"
+        ) from None
     globals()[name] = value
     return value
 

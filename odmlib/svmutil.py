@@ -15,28 +15,31 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextvars import copy_context
 from itertools import pairwise
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats
 from odmlib.cli.parser import Finished, UsageError
-from odmlib.cli.train import as_in_file, make_options, make_parser, read_weights
+from odmlib.cli.train import make_options, make_parser
+from odmlib.cli.training import as_in_file, read_weights
 from odmlib.data.dataset import Dataset
 from odmlib.data.files import Source, Target
 from odmlib.data.labels import python_label
-from odmlib.data.precomputed import split_serials, square_matrix, test_values
+from odmlib.data.precomputed import test_values, training_matrix
 from odmlib.data.problem import Problem
 from odmlib.data.reading import read_dataset
 from odmlib.errors import ConvergenceWarning, ParameterError
-from odmlib.machines.training import convergence_message, train_problem
+from odmlib.machines.building import convergence_message
 from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
 from odmlib.model.text_format import load_model
 from odmlib.names import MACHINES
 from odmlib.selection.cross_validation import cross_validate
+from odmlib.selection.training import train_model
 from odmlib.solvers.control import CONVERGED
 
 __all__ = [
@@ -69,9 +72,7 @@ def svm_read_problem(data_source: Source, return_scipy: bool = False) -> tuple[A
         matrix = csr_matrix(rows.to_scipy())
         from_zero = rows.n_nonzeros > 0 and int(rows.indices.min()) == 0
         return labels, matrix if from_zero else matrix[:, 1:]
-    bounds, columns, values = rows.indptr.tolist(), rows.indices.tolist(), rows.values.tolist()
-    dicts = [dict(zip(columns[a:b], values[a:b], strict=True)) for a, b in pairwise(bounds)]
-    return labels.tolist(), dicts
+    return labels.tolist(), _dicts(rows, 0)
 
 
 class svm_problem:
@@ -104,7 +105,7 @@ class svm_parameter:
             raise TypeError(f"options must be a string or a list of words, found {type(options).__name__}")
         words = options.split() if isinstance(options, str) else list(options or [])
         try:
-            arguments = make_parser().parse(["x", *words])
+            arguments = copy_context().run(make_parser().parse, ["x", *words])
             self.options = make_options(arguments)
         except UsageError as error:
             raise ValueError(str(error)) from None
@@ -153,16 +154,13 @@ class svm_model:
 
     def get_sv_coef(self) -> list[tuple[float, ...]]:
         """A coefficient per output and support vector."""
-        match self.model.function:
-            case LinearFunction():
-                return []
-            case function:
-                return [tuple(line) for line in function.coefficients.tolist()]
+        function = self.model.function
+        return [] if isinstance(function, LinearFunction) else [*map(tuple, function.coefficients.tolist())]
 
     def get_SV(self) -> list[dict[int, float]]:
         match self.model.function:
             case KernelFunction(vectors=vectors):
-                return [_as_dict(vectors, i) for i in range(vectors.n_rows)]
+                return _dicts(vectors, 1)
             case PrecomputedFunction(serials=serials):
                 return [{0: float(serial)} for serial in serials]
         return []
@@ -200,18 +198,14 @@ def svm_train(arg1: Any, arg2: Any = None, arg3: Any = None) -> Any:
     Accuracy = 100% (2/2) (classification)
     [1.0, -1.0]
     """
-    if isinstance(arg1, svm_problem):
-        data, given = arg1, arg2
-    else:
-        data, given = None, arg3
+    data, given = (arg1, arg2) if isinstance(arg1, svm_problem) else (None, arg3)
     parameter = given if isinstance(given, svm_parameter) else svm_parameter(given)
     options = parameter.options
     if data is None:
         data = svm_problem(arg1, arg2, isKernel=options.kernel == "precomputed")
     rows, serials, n_columns = data.rows, None, data.n
     if options.kernel == "precomputed":
-        serials, values = split_serials(rows, "x")
-        rows, n_columns = square_matrix(serials, values, "x"), values.n_features
+        rows, serials, n_columns = training_matrix(rows, "x")
     weights = None if parameter.weights_file is None else read_weights(parameter.weights_file, rows.n_rows)
     problem = Problem.from_arrays(rows, data.y, weights, options.class_weight)
     problem.require_classes(options.machine)
@@ -219,13 +213,12 @@ def svm_train(arg1: Any, arg2: Any = None, arg3: Any = None) -> Any:
         accuracy = 100.0 * cross_validate(problem, options, parameter.n_folds).accuracy
         print(f"Cross Validation Accuracy = {accuracy:g}%")
         return accuracy
-    model = train_problem(problem, options)
+    model = train_model(problem, options)
     if model.report["status"] != CONVERGED:
         warnings.warn(convergence_message(model.report, options.tol), ConvergenceWarning, stacklevel=2)
     if not parameter.quiet:
-        report = model.report
-        print(f"optimization finished, #iter = {report['iterations']}")
-        print(f"obj = {report['primal']:f}, relative gap = {report['gap']:g}")
+        print(f"optimization finished, #iter = {model.report['iterations']}")
+        print(f"obj = {model.report['primal']:f}, relative gap = {model.report['gap']:g}")
         if model.n_support is not None:
             print(f"Total nSV = {model.n_support}")
     return svm_model(as_in_file(model, False, serials, n_columns))
@@ -310,7 +303,7 @@ def _predict_options(options: str) -> tuple[bool, bool]:
     return probability, quiet
 
 
-def _labels(y: Any) -> NDArray[np.float64]:
+def _labels(y: Any) -> Floats:
     try:
         labels = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
@@ -358,6 +351,6 @@ def _items(row: Any, base: int, number: int) -> list[tuple[int, Any]]:
         raise ParameterError(f"x[{number}] is {type(row).__name__}, expected a dict, list or tuple") from None
 
 
-def _as_dict(rows: Dataset, i: int) -> dict[int, float]:
-    part = slice(rows.indptr[i], rows.indptr[i + 1])
-    return dict(zip((rows.indices[part] + 1).tolist(), rows.values[part].tolist(), strict=True))
+def _dicts(rows: Dataset, base: int) -> list[dict[int, float]]:
+    bounds, columns, values = rows.indptr.tolist(), (rows.indices + base).tolist(), rows.values.tolist()
+    return [dict(zip(columns[a:b], values[a:b], strict=True)) for a, b in pairwise(bounds)]

@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 
 def objective(Q_or_z, norm, *, costs, lambda1, lambda2, C, total):
-    """P of spec/odm.md sections 1 and 4 from the margins and |w|^2, gbar at its best."""
+    """The objective of SVM and ODM^L from the margins and |w|^2, gbar at its best."""
     z = Q_or_z
     centre = costs @ z / costs.sum()
     square = costs @ np.square(z - centre)

@@ -30,7 +30,7 @@ def random_rows(rng: np.random.Generator, n: int, d: int, density: float = 1.0) 
 
 
 class BandReference:
-    """The ODM loss and its conjugate as in spec/odm.md, on arrays."""
+    """The ODM loss and its conjugate on arrays: the formulas of docs/internals/mathematics.md."""
 
     def __init__(self, theta: float, nu: float, costs):
         self.theta, self.nu, self.costs = theta, nu, np.asarray(costs, dtype=float)

@@ -1,4 +1,4 @@
-"""ssODM the slow way: the oracles of spec/ssodm.md section 9, and small problems solved by scipy."""
+"""ssODM the slow way: oracles, and small problems solved by scipy."""
 
 from __future__ import annotations
 

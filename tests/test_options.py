@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from odmlib.errors import ParameterError
-from odmlib.options import KERNELS, MACHINES, SOLVERS, TrainOptions, flag_of, option_fields
+from odmlib.machines.declarations import DECLARATIONS
+from odmlib.options import KERNELS, MACHINES, TrainOptions, flag_of, option_fields
 
 GOOD = {
     "machine": list(MACHINES),
@@ -125,15 +129,30 @@ def test_two_names_for_one_thing():
         TrainOptions(C=1, lambda_=1)
 
 
-def test_solvers_go_with_kernels():
+@pytest.mark.parametrize("machine", MACHINES)
+def test_solvers_go_with_machines_and_kernels(machine):
+    everything = {name for other in DECLARATIONS.values() for name in other.linear.names + other.kernel.names}
     for kernel in KERNELS:
-        fitting = SOLVERS["linear" if kernel == "linear" else "kernel"]
-        for solver in {*SOLVERS["linear"], *SOLVERS["kernel"]}:
-            if solver in fitting:
-                TrainOptions(kernel=kernel, solver=solver)
+        own = DECLARATIONS[machine].linear if kernel == "linear" else DECLARATIONS[machine].kernel
+        for solver in everything:
+            message = message_of({"machine": machine, "kernel": kernel, "solver": solver})
+            if solver in own.names:
+                assert message is None
             else:
-                with pytest.raises(ParameterError, match=f"for kernel {kernel}, found '{solver}'"):
-                    TrainOptions(kernel=kernel, solver=solver)
+                assert message.startswith(f"solver (--solver) must be one of {', '.join(own.names)} for ")
+                assert message.endswith(f"found {solver!r}")
+
+
+def test_mcodm_has_solvers_of_its_own():
+    """It used to take every linear solver's name, and to train with another."""
+    with pytest.raises(ParameterError, match="one of auto, newton, dcd for machine mcodm, found 'blocks'"):
+        TrainOptions(machine="mcodm", kernel="linear", solver="blocks")
+
+
+def test_every_declared_option_is_an_option():
+    names = [name for machine in DECLARATIONS.values() for name in machine.options]
+    assert len(names) == len(set(names))
+    assert set(names) <= {option.name for option in option_fields()}
 
 
 def test_defaults_of_the_bias():
@@ -174,4 +193,25 @@ def test_flags():
     assert flag_of("callback") == "callback"
     for option in option_fields():
         assert option.metadata["help"]
-        assert bool(option.metadata["flags"]) == (option.metadata["convert"] is not None)
+        assert bool(option.metadata["flags"]) == bool(option.metadata["usage"])
+
+
+def message_of(given: dict) -> str | None:
+    """What TrainOptions says against the options; None if it takes them."""
+    try:
+        TrainOptions(**given)
+    except ParameterError as error:
+        return str(error)
+    return None
+
+
+def test_wrong_combinations_have_the_messages_of_old():
+    """The file was written by version 0.1.0, with two exceptions: mcodm names its own solvers, and an option
+    of sodm for another machine is told before a wrong solver is."""
+    cases = json.loads((Path(__file__).parent / "option_messages.json").read_text())
+    for case in cases:
+        for names, message in case["messages"]:
+            for machine in MACHINES if names == "all" else names.split():
+                assert message_of({"machine": machine} | case["given"]) == message, (machine, case["given"])
+            if not names:  # the machine itself is wrong
+                assert message_of(case["given"]) == message

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ import pytest
 import odmlib
 from odmlib.options import option_fields
 
-from .cli.tools import environment
+from .cli.tools import run_python
 
 
 def test_public_names():
@@ -35,22 +38,21 @@ def test_errors_are_what_they_say():
 
 
 def modules_after(code: str) -> set[str]:
-    script = f"import sys\n{code}\nprint(*sys.modules)"
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=60,
-        check=True,
-    )
-    return set(result.stdout.split())
+    result = run_python(f"import sys\n{code}\nprint('modules:', *sys.modules)")
+    assert result.returncode == 0, result.stderr
+    return set(result.stdout.partition("modules:")[2].split())
 
 
 def test_import_is_light():
     modules = modules_after("import odmlib")
     assert not {"numpy", "scipy", "argparse", "dataclasses"} & modules
     assert len([name for name in modules if name.startswith("odmlib")]) <= 2
+
+
+@pytest.mark.parametrize("tool", ["train", "grid", "easy", "predict", "scale"])
+def test_help_is_light(tool):
+    modules = modules_after(f"from odmlib.cli.{tool} import main\nmain(['--help']) and sys.exit(3)")
+    assert not {"numpy", "scipy", "shutil", "traceback"} & modules
 
 
 def test_no_scipy_and_little_else_on_the_way_to_a_prediction(tmp_path):
@@ -60,7 +62,7 @@ def test_no_scipy_and_little_else_on_the_way_to_a_prediction(tmp_path):
     (tmp_path / "d").write_text("1 1:1\n")
     modules = modules_after(
         "from odmlib.cli.predict import main\n"
-        f"assert main(['-q', {str(tmp_path / 'd')!r}, {str(tmp_path / 'm')!r}, {str(tmp_path / 'o')!r}]) == 0"
+        f"main(['-q', *({str(tmp_path)!r} + '/' + name for name in 'dmo')]) and sys.exit(3)"
     )
     heavy = {
         "scipy",
@@ -115,3 +117,18 @@ def test_a_callbacks_exception_comes_through():
 
     with pytest.raises(RuntimeError, match="from the callback"):
         odmlib.train(np.array([[1.0], [-1.0]]), [1, -1], kernel="linear", callback=fail)
+
+
+def test_sources_that_are_not_compiled_say_so(tmp_path):
+    """As in a clone beside an installed odmlib, when Python is started in the clone."""
+    source = Path(odmlib.__file__).parent
+    for path in source.rglob("*.py"):
+        target = tmp_path / "odmlib" / path.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    words = [sys.executable, "-c", "import odmlib; odmlib.train"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    result = subprocess.run(words, capture_output=True, text=True, env=environment)
+    last = result.stderr.splitlines()[-1]
+    assert result.returncode == 1 and last.startswith("ImportError: odmlib.")
+    assert "is not compiled" in last and "build_ext --inplace" in last

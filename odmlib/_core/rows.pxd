@@ -10,6 +10,7 @@ cdef class Rows:
     cdef const index_t[::1] indptr
     cdef const column_t[::1] indices
     cdef const double[::1] values
+    cdef object kind                      # class of the object that the rows were made of
     cdef dict starts                      # chunks of each kind of task, once made
 
     # <x_i, w>

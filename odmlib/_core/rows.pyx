@@ -7,11 +7,14 @@ the data alone, so a result does not depend on the number of threads.
 cimport cython
 from libc.string cimport memset
 
-from odmlib._core.parallel cimport parallel_for
+from odmlib._core.parallel cimport odm_task, parallel_for
 from odmlib._core.types cimport column_t, index_t
 from odmlib._core.views cimport data_of
 
 import numpy as np
+
+from odmlib._core.arrays import gathered
+from odmlib._core.vectors import squared_norms
 
 CHUNK_NONZEROS = 1 << 16         # work that is worth handing to a thread
 MAX_CHUNKS = 16
@@ -20,17 +23,24 @@ MAX_SCRATCH_BYTES = 64 << 20         # for the sums that chunks keep of their ow
 
 @cython.final
 cdef class Rows:
-    """CSR rows (a Dataset's arrays) with an implicit last column of constant value `bias`."""
+    """CSR rows with an implicit last column of constant value `bias`.
 
-    def __init__(self, dataset, double bias=0.0):
-        self.indptr = dataset.indptr
-        self.indices = dataset.indices
-        self.values = dataset.values
+    `source` has the arrays indptr, indices and values and the number n_features, as a Dataset has; its class is
+    called with these four where rows of its kind are wanted back.
+    """
+
+    def __init__(self, source, double bias=0.0):
+        self.indptr = source.indptr
+        self.indices = source.indices
+        self.values = source.values
         self.bias = bias
-        self.n_rows = dataset.n_rows
-        self.n_nonzeros = dataset.n_nonzeros
-        self.n_columns = dataset.n_features + (1 if bias != 0 else 0)
+        self.n_rows = self.indptr.shape[0] - 1
+        self.n_nonzeros = self.values.shape[0]
+        self.n_columns = source.n_features + (1 if bias != 0 else 0)
+        self.kind = type(source)
         self.starts = {}
+        if self.n_rows < 0 or self.indices.shape[0] != self.n_nonzeros or self.indptr[self.n_rows] > self.n_nonzeros:
+            raise ValueError("the arrays of these rows do not fit together")
 
     cdef double dot(self, index_t i, const double *w) noexcept nogil:
         cdef double total = 0.0
@@ -91,11 +101,9 @@ cdef class Rows:
         return total
 
     def dataset(self):
-        """The rows as a Dataset, without the bias column; the arrays are shared."""
-        from odmlib.data.dataset import Dataset
-
+        """The rows as what they were made of, without the bias column; its class may copy them."""
         n_features = self.n_columns - (1 if self.bias != 0 else 0)
-        return Dataset(np.asarray(self.indptr), np.asarray(self.indices), np.asarray(self.values), n_features)
+        return self.kind(np.asarray(self.indptr), np.asarray(self.indices), np.asarray(self.values), n_features)
 
     def dense(self):
         """The rows as a matrix (n_rows x n_columns) where all are full and there is no bias column; else None."""
@@ -105,17 +113,7 @@ cdef class Rows:
 
     def squared_norms(self):
         """|x_i|^2 of every row, bias column included."""
-        norms = np.empty(self.n_rows)
-        cdef double[::1] out = norms
-        cdef double total
-        cdef index_t i, k
-        with nogil:
-            for i in range(self.n_rows):
-                total = self.bias * self.bias
-                for k in range(self.indptr[i], self.indptr[i + 1]):
-                    total += self.values[k] * self.values[k]
-                out[i] = total
-        return norms
+        return squared_norms(self.indptr, self.values, self.bias * self.bias)
 
     def _chunk_starts(self, index_t sums_per_chunk):
         """Rows at which chunks of about equal work begin, for tasks that keep `sums_per_chunk` doubles each."""
@@ -135,95 +133,77 @@ cdef class Rows:
 
     def product(self, const double[::1] w, int threads=1):
         """X w"""
-        assert w.shape[0] == self.n_columns
+        require(w.shape[0] == self.n_columns)
         scores = np.empty(self.n_rows)
         cdef double[::1] out = scores
-        cdef const index_t[::1] starts = self._chunk_starts(0)
-        cdef Job job = Job(<void *>self, &starts[0], NULL, NULL, data_of(w), data_of(out), 0)
-        with nogil:
-            parallel_for(starts.shape[0] - 1, threads, product_chunk, &job)
+        each_chunk(self, product_chunk, data_of(w), 1, data_of(out), threads)
         return scores
 
     def products(self, const double[:, ::1] weights, int threads=1):
         """X W for several outputs (columns of W): (rows x outputs)"""
-        assert weights.shape[0] == self.n_columns
-        scores = np.zeros((self.n_rows, weights.shape[1]))
+        cdef index_t n = weights.shape[1]
+        require(weights.shape[0] == self.n_columns)
+        scores = np.zeros((self.n_rows, n))
         cdef double[:, ::1] out = scores
-        if scores.size == 0 or self.n_columns == 0:
-            return scores
-        cdef const index_t[::1] starts = self._chunk_starts(0)
-        cdef Job job = Job(<void *>self, &starts[0], NULL, NULL, &weights[0, 0], &out[0, 0], weights.shape[1])
-        with nogil:
-            parallel_for(starts.shape[0] - 1, threads, products_chunk, &job)
+        if scores.size and self.n_columns:
+            each_chunk(self, products_chunk, &weights[0, 0], n, &out[0, 0], threads)
         return scores
 
     def transposed_product(self, const double[::1] u, int threads=1):
         """X' u"""
-        assert u.shape[0] == self.n_rows
-        return summed(self, add_row, u, u, self.n_columns, threads)
+        require(u.shape[0] == self.n_rows)
+        return summed(self, add_row, data_of(u), NULL, self.n_columns, threads)
 
     def transposed_products(self, const double[:, ::1] coefficients, int threads=1):
         """X' U for several columns of U (rows x outputs): (columns x outputs)"""
-        cdef index_t n = coefficients.shape[1], n_sums = self.n_columns * n
-        assert coefficients.shape[0] == self.n_rows
-        if n_sums == 0 or self.n_rows == 0:
+        cdef index_t n = coefficients.shape[1]
+        require(coefficients.shape[0] == self.n_rows)
+        if self.n_columns * n == 0 or self.n_rows == 0:
             return np.zeros((self.n_columns, n))
-        cdef const index_t[::1] starts = self._chunk_starts(n_sums)
-        cdef index_t n_chunks = starts.shape[0] - 1
-        partial = np.zeros((n_chunks, n_sums))
-        cdef double[:, ::1] sums = partial
-        cdef Job job = Job(<void *>self, &starts[0], NULL, &coefficients[0, 0], NULL, &sums[0, 0], n)
-        with nogil:
-            parallel_for(n_chunks, threads, transposed_chunk, &job)
-        total = partial[0]
-        for chunk in range(1, n_chunks):
-            total += partial[chunk]
-        return total.reshape(self.n_columns, n)
+        return summed(self, NULL, &coefficients[0, 0], NULL, self.n_columns * n, threads).reshape(self.n_columns, n)
 
     def restricted(self, rows):
         """Some of the rows, in the given order."""
         cdef Rows part = Rows.__new__(Rows)
         rows = np.asarray(rows, dtype=np.int64)
-        starts = np.asarray(self.indptr)
-        lengths = np.diff(starts)[rows]
-        ends = np.cumsum(lengths)
-        places = np.arange(lengths.sum()) + np.repeat(starts[rows] - (ends - lengths), lengths)
-        part.indptr = np.concatenate([[0], ends]).astype(np.int64)
+        part.indptr, places = gathered(np.asarray(self.indptr), rows)
         part.indices, part.values = np.asarray(self.indices)[places], np.asarray(self.values)[places]
         part.bias, part.n_rows, part.n_columns = self.bias, len(rows), self.n_columns
         part.n_nonzeros = len(places)
-        part.starts = {}
+        part.kind, part.starts = self.kind, {}
         return part
 
     def hessian_product(self, const double[::1] coefficients, const double[::1] v, int threads=1):
         """X' diag(coefficients) X v in one pass over the rows."""
-        assert coefficients.shape[0] == self.n_rows and v.shape[0] == self.n_columns
-        return summed(self, add_image, coefficients, v, self.n_columns, threads)
+        require(coefficients.shape[0] == self.n_rows and v.shape[0] == self.n_columns)
+        return summed(self, add_image, data_of(coefficients), data_of(v), self.n_columns, threads)
 
     def quadratic_forms(self, const double[:, ::1] matrix, int threads=1):
         """x_i' M x_i of every row, for a symmetric matrix M."""
-        assert matrix.shape[0] == self.n_columns and matrix.shape[1] == self.n_columns
+        require(matrix.shape[0] == self.n_columns and matrix.shape[1] == self.n_columns)
         forms = np.zeros(self.n_rows)
-        if self.n_columns == 0:
-            return forms
         cdef double[::1] out = forms
-        cdef const index_t[::1] starts = self._chunk_starts(0)
-        cdef Job job = Job(<void *>self, &starts[0], NULL, NULL, &matrix[0, 0], data_of(out), 0)
-        with nogil:
-            parallel_for(starts.shape[0] - 1, threads, quadratic_chunk, &job)
+        if self.n_columns:
+            each_chunk(self, quadratic_chunk, &matrix[0, 0], 1, data_of(out), threads)
         return forms
 
     def hessian_diagonal(self, const double[::1] coefficients, int threads=1):
         """The diagonal of X' diag(coefficients) X."""
-        assert coefficients.shape[0] == self.n_rows
-        return summed(self, add_squares, coefficients, coefficients, self.n_columns, threads)
+        require(coefficients.shape[0] == self.n_rows)
+        return summed(self, add_squares, data_of(coefficients), NULL, self.n_columns, threads)
 
     def gram(self, const double[::1] coefficients, int threads=1):
         """X' diag(coefficients) X as a symmetric matrix; rows with coefficient 0 cost nothing."""
-        assert coefficients.shape[0] == self.n_rows
+        require(coefficients.shape[0] == self.n_rows)
         n = self.n_columns
-        lower = summed(self, add_outer_product, coefficients, coefficients, n * n, threads).reshape(n, n)
+        lower = summed(self, add_outer_product, data_of(coefficients), NULL, n * n, threads).reshape(n, n)
         return lower + np.tril(lower, -1).T
+
+
+cdef int require(bint fits) except -1:
+    if not fits:
+        raise ValueError("the array does not have as many entries as there are rows or columns")
+    return 0
 
 
 # sums += coefficient times something of row i; `vector` is v for those that need one
@@ -236,7 +216,38 @@ cdef struct Job:
     const double *coefficients
     const double *vector          # w or v
     double *out
-    index_t n_sums                # doubles per chunk in out; of products and transposed products: outputs
+    index_t n_sums                # doubles per chunk in out, where chunks keep sums of their own
+    index_t n_outputs
+
+
+cdef int each_chunk(Rows rows, odm_task task, const double *vector, index_t n_outputs, double *out,
+                    int threads) except -1:
+    """`task` for all chunks; rows have their own places in `out`."""
+    cdef const index_t[::1] starts = rows._chunk_starts(0)
+    cdef Job job = Job(<void *>rows, &starts[0], NULL, NULL, vector, out, 0, n_outputs)
+    with nogil:
+        parallel_for(starts.shape[0] - 1, threads, task, &job)
+    return 0
+
+
+cdef summed(Rows rows, row_task task, const double *coefficients, const double *vector, index_t n_sums, int threads):
+    """`task` for every row whose coefficient is not 0 (NULL: rows have a coefficient for each of several outputs);
+    chunks keep sums of their own, added in chunk order."""
+    cdef const index_t[::1] starts = rows._chunk_starts(n_sums)
+    cdef index_t n_chunks = starts.shape[0] - 1
+    partial = np.empty((n_chunks, n_sums))
+    cdef double[:, ::1] sums = partial
+    cdef double *out = NULL
+    if n_sums:
+        out = &sums[0, 0]
+    cdef index_t n_outputs = n_sums // max(<index_t>1, rows.n_columns)
+    cdef Job job = Job(<void *>rows, &starts[0], task, coefficients, vector, out, n_sums, n_outputs)
+    with nogil:
+        parallel_for(n_chunks, threads, transposed_chunk if task is NULL else sum_chunk, &job)
+    total = partial[0]
+    for chunk in range(1, n_chunks):
+        total += partial[chunk]
+    return total
 
 
 cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
@@ -257,41 +268,27 @@ cdef void products_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
     cdef index_t i
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
-        (<Rows>job.rows).dots(i, job.vector, job.n_sums, job.out + i * job.n_sums)
+        (<Rows>job.rows).dots(i, job.vector, job.n_outputs, job.out + i * job.n_outputs)
 
 
 cdef void transposed_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
-    cdef index_t i, n = job.n_sums
-    cdef double *sums = job.out + chunk * (<Rows>job.rows).n_columns * n
+    cdef index_t i, n = job.n_outputs
+    cdef double *sums = cleared_sums(job, chunk)
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
         (<Rows>job.rows).adds(i, job.coefficients + i * n, n, sums)
 
 
-cdef summed(Rows rows, row_task task, const double[::1] coefficients, const double[::1] vector,
-            index_t n_sums, int threads):
-    """`task` for every row whose coefficient is not 0; chunks keep sums of their own, added in chunk order."""
-    cdef const index_t[::1] starts = rows._chunk_starts(n_sums)
-    cdef index_t n_chunks = starts.shape[0] - 1
-    partial = np.empty((n_chunks, n_sums))
-    cdef double[:, ::1] sums = partial
-    cdef double *out = NULL
-    if n_sums:
-        out = &sums[0, 0]
-    cdef Job job = Job(<void *>rows, &starts[0], task, data_of(coefficients), data_of(vector), out, n_sums)
-    with nogil:
-        parallel_for(n_chunks, threads, sum_chunk, &job)
-    total = partial[0]
-    for chunk in range(1, n_chunks):
-        total += partial[chunk]
-    return total
+cdef inline double *cleared_sums(Job *job, index_t chunk) noexcept nogil:
+    memset(job.out + chunk * job.n_sums, 0, job.n_sums * sizeof(double))
+    return job.out + chunk * job.n_sums
 
 
 cdef void sum_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
-    cdef double *sums = job.out + chunk * job.n_sums
+    """`task` for every row whose coefficient is not 0."""
+    cdef double *sums = cleared_sums(job, chunk)
     cdef index_t i
-    memset(sums, 0, job.n_sums * sizeof(double))
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
         if job.coefficients[i] != 0:
             job.task(<Rows>job.rows, i, job.coefficients[i], job.vector, sums)

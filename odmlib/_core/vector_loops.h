@@ -1,12 +1,6 @@
 // The loops of vectors.h for one instruction set; included more than once.
 
-typedef double ODM_NAME(inner_vec) __attribute__((vector_size(ODM_VECTOR_BYTES), may_alias, aligned(8)));
-
-#define VEC ODM_NAME(inner_vec)
-#define LANES (static_cast<int64_t>(ODM_VECTOR_BYTES / sizeof(double)))
-#define READ(array, place) (*reinterpret_cast<const VEC *>((array) + (place)))
-
-ODM_TARGET static double ODM_NAME(inner)(const double *x, const double *y, int64_t n)
+LOOP double ODM_NAME(inner)(const double *x, const double *y, int64_t n)
 {
     VEC sums[4] = {};  // apart, so that no addition waits for the one before
     int64_t i = 0;
@@ -21,7 +15,3 @@ ODM_TARGET static double ODM_NAME(inner)(const double *x, const double *y, int64
     for (; i < n; ++i) total += x[i] * y[i];
     return total;
 }
-
-#undef VEC
-#undef LANES
-#undef READ

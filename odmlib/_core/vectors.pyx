@@ -23,3 +23,18 @@ def inner(a, b):
     with nogil:
         total = odm_inner(data_of(x), data_of(y), x.shape[0])
     return total
+
+
+def squared_norms(const index_t[::1] starts, const double[::1] values, double first=0.0):
+    """`first` and the squares of each row's values, summed in the order of its columns; rows in CSR form."""
+    cdef index_t i, k, n = starts.shape[0] - 1
+    cdef double total
+    result = np.empty(n)
+    cdef double[::1] out = result
+    with nogil:
+        for i in range(n):
+            total = first
+            for k in range(starts[i], starts[i + 1]):
+                total += values[k] * values[k]
+            out[i] = total
+    return result

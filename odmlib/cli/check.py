@@ -1,18 +1,15 @@
-"""odm-check [options] data_file
-
-Check a file in LIBSVM format: every fault, what the rows hold, and advice.
-
-    odm-check train.txt
-    odm-check -q train.txt && odm-train train.txt
-"""
+"""odm-check: every fault of a file in LIBSVM format, what its rows hold, and advice."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from odmlib.cli.common import ToolParser, one_line, positive_whole_number, run_tool, whole_number
+from odmlib.cli.common import one_line, run_tool
+from odmlib.cli.parser import ToolParser, positive_whole_number
+from odmlib.values import read_whole
 
 if TYPE_CHECKING:
     from odmlib.data.checking import DataCheck
@@ -39,21 +36,16 @@ exit codes: 0 no fault, 1 faults found (or no file to read), 2 bad usage,
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_tool(PROGRAM, lambda: run(sys.argv[1:] if argv is None else argv))
-
-
 def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
     from odmlib.data.checking import check_data
     from odmlib.data.files import open_output
 
-    shown = FAULTS_SHOWN if arguments.faults is None else arguments.faults
     check = check_data(
         arguments.data_file,
         features=arguments.features,
         zero_based=arguments.zero_based,
-        max_faults=None if shown <= 0 else shown,
+        max_faults=arguments.faults if arguments.faults > 0 else None,
     )
     if arguments.json is not None:
         import json
@@ -69,19 +61,15 @@ def run(argv: Sequence[str]) -> int:
 
 
 def make_parser() -> ToolParser:
-    parser = ToolParser(PROGRAM, DESCRIPTION, usage="odm-check [options] data_file", epilog=EXAMPLES)
+    parser = ToolParser(PROGRAM, "[options] data_file", DESCRIPTION, EXAMPLES)
     parser.add_argument("data_file")
-    parser.option(
-        "--faults",
-        type=whole_number,
-        metavar="N",
-        help=f"show at most N faults, 0 for all (default {FAULTS_SHOWN}); all are counted",
-    )
-    parser.option("--features", type=positive_whole_number, metavar="N", help="refuse indices above N")
-    parser.switch("--zero-based", help="feature indices in the file count from 0")
-    parser.option("--json", metavar="FILE", help="write all as JSON; - is stdout, then without the text")
-    parser.switch("--strict", help=f"exit with {ADVISED} where there is advice")
-    parser.switch("-q", "--quiet", help="only faults and how many there are")
+    faults = f"show at most N faults, 0 for all (default {FAULTS_SHOWN}); all are counted"
+    parser.option("--faults N", faults, type=read_whole, default=FAULTS_SHOWN)
+    parser.option("--features N", "refuse indices above N", type=positive_whole_number)
+    parser.option("--zero-based", "feature indices in the file count from 0")
+    parser.option("--json FILE", "write all as JSON; - is stdout, then without the text")
+    parser.option("--strict", f"exit with {ADVISED} where there is advice")
+    parser.option("-q --quiet", "only faults and how many there are")
     return parser
 
 
@@ -108,10 +96,10 @@ def lines(check: DataCheck, quiet: bool) -> Iterator[str]:
 def describe(check: DataCheck) -> Iterator[str]:
     found = check.statistics
     unused = found["features"] - found["used_features"]
-    yield f"rows        {found['rows']}" + (
-        "" if check.good else " without fault, and only these in what follows"
-    )
-    yield f"features    {found['features']}" + (f", {unused} of them never used" if unused else "")
+    only = "" if check.good else " without fault, and only these in what follows"
+    yield f"rows        {found['rows']}{only}"
+    never = f", {unused} of them never used" if unused else ""
+    yield f"features    {found['features']}{never}"
     yield (
         f"nonzeros    {found['nonzeros']} ({100 * found['density']:.3g}%), "
         f"at most {found['longest_row']} in a row"
@@ -123,20 +111,15 @@ def describe(check: DataCheck) -> Iterator[str]:
             f"(feature {found['widest_feature']}), median {found['median_range']:g}"
         )
     yield f"constant    {found['constant_features']} features"
-    yield (
-        f"duplicates  {found['duplicate_rows']} rows"
-        + (f"; {found['empty_rows']} rows are empty" if found["empty_rows"] else "")
-    )
-    yield f"classes     {found['classes']}: {', '.join(_classes(found))}"
+    empty = f"; {found['empty_rows']} rows are empty" if found["empty_rows"] else ""
+    yield f"duplicates  {found['duplicate_rows']} rows{empty}"
+    counts = found["class_counts"].items()
+    classes = [f"{label} {100 * count / found['rows']:.3g}% ({count})" for label, count in counts]
+    more = ["..."] if len(classes) > CLASSES_SHOWN else []
+    yield f"classes     {found['classes']}: {', '.join(classes[:CLASSES_SHOWN] + more)}"
 
 
-def _classes(found: dict) -> Iterator[str]:
-    for place, (label, count) in enumerate(found["class_counts"].items()):
-        if place == CLASSES_SHOWN:
-            yield "..."
-            return
-        yield f"{label} {100 * count / found['rows']:.3g}% ({count})"
-
+main = partial(run_tool, PROGRAM, run)
 
 if __name__ == "__main__":
     sys.exit(main())

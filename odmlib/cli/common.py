@@ -15,45 +15,29 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from types import FrameType
 from typing import NoReturn
 
-from odmlib.cli.parser import Finished, ToolParser, UsageError, number, positive_whole_number, whole_number
-from odmlib.cli.progress import ProgressLine
-from odmlib.errors import OdmError
-
-__all__ = [
-    "ProgressLine",
-    "ToolParser",
-    "UsageError",
-    "number",
-    "one_line",
-    "positive_whole_number",
-    "run_tool",
-    "say",
-    "warn",
-    "whole_number",
-]
+from odmlib.cli.parser import Finished, UsageError
+from odmlib.errors import OdmError, ParameterError
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
 
 class Terminated(BaseException):
-    """A signal asked the process to end; travels as an exception so that temporary files are removed."""
-
-    def __init__(self, signal_number: int):
-        self.signal_number = signal_number
-        super().__init__(signal_number)
+    """A signal, its number, asked the process to end; an exception so that temporary files are removed."""
 
 
-def run_tool(program: str, body: Callable[[], int]) -> int:
-    """Run a tool and turn whatever ends it into one line and an exit code."""
+def run_tool(program: str, run: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None) -> int:
+    """Run a tool on a command line, turn whatever ends it into one line and an exit code."""
     with _termination_as_exception():
         try:
             try:
-                code = body()
+                # what it sets for itself ends with its context
+                code = copy_context().run(run, sys.argv[1:] if argv is None else argv)
             except Finished:
                 code = OK
             _flush_stdout()
@@ -63,6 +47,9 @@ def run_tool(program: str, body: Callable[[], int]) -> int:
                 import traceback  # slow to load, seldom needed
 
                 traceback.print_exc()
+            # Python kills itself where Ctrl-C came while it executed text, as dataclass does, unless text has
+            # been executed since
+            exec("")
             return _end(program, error)
 
 
@@ -81,12 +68,34 @@ def warn(program: str, message: str) -> None:
     say(program, f"warning: {message}")
 
 
+@contextmanager
+def bad_values_as_usage() -> Iterator[None]:
+    """A value that an option cannot have is bad usage."""
+    try:
+        yield
+    except ParameterError as error:
+        raise UsageError(str(error)) from None
+
+
 def one_line(text: str) -> str:
     """`text` with line breaks, escape sequences and undecodable bytes made visible."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
         for character in text
     )
+
+
+def shown_name(path: str) -> str:
+    return "<stdin>" if path == "-" else path
+
+
+def refuse_overwriting(output: str | None, inputs: Sequence[str | None], message: str = "") -> None:
+    """A slip of the fingers must not cost the user the data."""
+    for name in inputs:
+        if not (output and name and os.path.isfile(name) and os.path.exists(output)):
+            continue
+        if os.path.samefile(name, output):
+            raise UsageError(message or f"the output would replace the input {name}")
 
 
 def _end(program: str, error: BaseException) -> int:
@@ -105,7 +114,7 @@ def _end(program: str, error: BaseException) -> int:
         case Terminated():
             _discard_stdout()
             say(program, "terminated")
-            return 128 + error.signal_number
+            return 128 + error.args[0]
         case OdmError():
             say(program, str(error))
         case OSError():

@@ -1,18 +1,13 @@
-"""odm-convert [options] model_file output_file
-
-Turn a model of odmlib into one of LIBSVM or LIBLINEAR, or one of theirs into ours.
-
-    odm-convert heart.model heart.libsvm       svm-predict test.txt heart.libsvm out
-    odm-convert heart.libsvm heart.model       odm-predict test.txt heart.model out
-"""
+"""odm-convert: turn a model of odmlib into one of LIBSVM or LIBLINEAR, or one of theirs into ours."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 
-from odmlib.cli.common import ToolParser, UsageError, positive_whole_number, run_tool, say, warn
+from odmlib.cli.common import bad_values_as_usage, refuse_overwriting, run_tool, say, shown_name, warn
+from odmlib.cli.parser import ToolParser, positive_whole_number
 
 PROGRAM = "odm-convert"
 FORMS = ("libsvm", "liblinear", "odmlib")
@@ -35,36 +30,26 @@ for two classes and one-vs-one; its -b 1 then takes the most probable label.
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_tool(PROGRAM, lambda: run(sys.argv[1:] if argv is None else argv))
-
-
 def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
     source, target = arguments.model_file, arguments.output_file
-    if os.path.isfile(source) and os.path.exists(target) and os.path.samefile(source, target):
-        raise UsageError(f"the output would replace the input {source}")
+    refuse_overwriting(target, [source])
     from odmlib.data.files import open_output
     from odmlib.errors import OdmError, ParameterError
     from odmlib.model.foreign.files import default_form, foreign_text, losses, read_any_model
-    from odmlib.model.text_format import model_text
+    from odmlib.model.text_writer import model_text
     from odmlib.names import CONVERTED
 
-    shown = "<stdin>" if source == "-" else source
-    try:
+    shown = shown_name(source)
+    with bad_values_as_usage():
         model, came_as = read_any_model(source, arguments.features)
-    except ParameterError as error:
-        raise UsageError(str(error)) from None
-    form = arguments.to
-    if form is None:
-        form = default_form(model) if came_as == "odmlib" else "odmlib"
+    form = arguments.to or (default_form(model) if came_as == "odmlib" else "odmlib")
     if form == came_as:
         raise OdmError(f"{shown}: this is a model of {form} already")
     remarks = [] if form == "odmlib" else losses(model, form)
     try:
         with open_output(target) as stream:
-            for piece in model_text(model) if form == "odmlib" else foreign_text(model, form):
-                stream.write(piece)
+            stream.writelines(model_text(model) if form == "odmlib" else foreign_text(model, form))
     except ParameterError as error:
         raise OdmError(f"{shown}: {error}") from None
     for remark in remarks:
@@ -79,28 +64,26 @@ def run(argv: Sequence[str]) -> int:
 
 
 def make_parser() -> ToolParser:
-    parser = ToolParser(
-        PROGRAM, DESCRIPTION, usage="odm-convert [options] model_file output_file", epilog=EXAMPLES
-    )
+    parser = ToolParser(PROGRAM, "[options] model_file output_file", DESCRIPTION, EXAMPLES)
     parser.option(
-        "--to",
+        "--to FORM",
+        "libsvm, liblinear or odmlib (default: liblinear for linear models of ours, libsvm for our others, "
+        "odmlib for theirs)",
         choices=FORMS,
-        metavar="FORM",
-        help="libsvm, liblinear or odmlib (default: liblinear for linear models of ours, libsvm for our "
-        "others, odmlib for theirs)",
     )
     parser.option(
-        "--features",
+        "--features N",
+        "from LIBSVM: number of features of the data, which its model files do not say (default: features "
+        "that no vector has count as LIBSVM counts them)",
         type=positive_whole_number,
-        metavar="N",
-        help="from LIBSVM: number of features of the data, which its model files do not say (default: "
-        "features that no vector has count as LIBSVM counts them)",
     )
-    parser.switch("-q", "--quiet", help="say nothing but warnings")
+    parser.option("-q --quiet", "say nothing but warnings")
     parser.add_argument("model_file")
     parser.add_argument("output_file")
     return parser
 
+
+main = partial(run_tool, PROGRAM, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,9 +1,4 @@
-"""odm-easy [options] training_file [testing_file]
-
-Scale, search the parameters, train, and predict: LIBSVM's easy.py, with the same file names.
-
-    odm-easy heart.train heart.test
-"""
+"""odm-easy: scale, search the parameters, train, and predict; LIBSVM's easy.py, with the same file names."""
 
 from __future__ import annotations
 
@@ -11,12 +6,13 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odmlib.cli import grid, predict, scale, train
-from odmlib.cli.common import ToolParser, UsageError, run_tool
-from odmlib.cli.parser import parts_of
-from odmlib.cli.train import add_training_options, refuse_overwriting
+from odmlib.cli.common import refuse_overwriting, run_tool
+from odmlib.cli.parser import ToolParser, UsageError, parts_of
+from odmlib.cli.training import DATA_FLAGS, add_training_options
 from odmlib.options import option_fields
 
 if TYPE_CHECKING:
@@ -37,10 +33,6 @@ examples:
   odm-easy -s svm -t linear a.txt b.txt    linear SVM
   odm-easy -log2c -1,7,1 --refine 1 a.txt  another grid, and a finer one around its best
 """
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_tool(PROGRAM, lambda: run(sys.argv[1:] if argv is None else argv))
 
 
 def run(argv: Sequence[str]) -> int:
@@ -71,14 +63,11 @@ def run(argv: Sequence[str]) -> int:
     step("Scaling training data...", ["odm-scale", "-s", ranges, *zero_based, training], scaled)
     scale.scale(["-s", ranges, *zero_based, training], scaled)
 
-    grid_words = [part for word in words for part in parts_of(word)]
-    searching = [*grid_words, scaled]
+    searching = [*(part for word in words for part in parts_of(word)), scaled]
     step("Validation...", ["odm-grid", *searching])
-    best = grid.find(searching).best
-    assert best is not None
+    best = grid.find(searching)
 
-    for_training = {flag for option in option_fields() for flag in option.metadata["flags"]}
-    for_training |= {"-w", "-W", "--weights", "--features", "--zero-based"}
+    for_training = {*DATA_FLAGS, *(flag for option in option_fields() for flag in option.metadata["flags"])}
     kept = [part for word in words if word.partition("=")[0] in for_training for part in parts_of(word)]
     learning = ["-q", *kept, *best_flags(best), scaled, model]
     step("Training...", ["odm-train", *learning])
@@ -96,13 +85,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def make_parser() -> ToolParser:
-    parser = ToolParser(
-        PROGRAM,
-        DESCRIPTION,
-        usage=f"{PROGRAM} [grid options] [odm-train options] training_file [testing_file]",
-        epilog=EXAMPLES,
-        help_flags=("--help",),
-    )
+    usage = "[grid options] [odm-train options] training_file [testing_file]"
+    parser = ToolParser(PROGRAM, usage, DESCRIPTION, EXAMPLES, help_flags="--help")
     grid.add_grid_options(parser)
     add_training_options(parser, without=("init",))
     parser.add_argument("training_file")
@@ -118,11 +102,11 @@ def step(title: str, words: list[str], target: str | None = None) -> None:
 
 def best_flags(best: GridPoint) -> list[str]:
     """The options of odm-train that say what the search found."""
-    flags = {
-        option.name: option.metadata["flags"][0] for option in option_fields() if option.metadata["flags"]
-    }
+    flags = {option.name: next(iter(option.metadata["flags"]), "") for option in option_fields()}
     return [word for name, value in best.parameters.items() for word in (flags[name], repr(value))]
 
+
+main = partial(run_tool, PROGRAM, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,48 +1,35 @@
-"""odm-grid [grid options] [odm-train options] dataset
-
-Search the best parameters, as LIBSVM's grid.py does; the last line of stdout is `C gamma rate`.
-
-    odm-grid heart.scale                                C and gamma of ODM by 5-fold cross-validation
-    odm-grid -log2c -1,7,2 -nu 0.1,0.9,0.2 heart.scale  C, gamma and nu
-"""
+"""odm-grid: search the best parameters, as LIBSVM's grid.py does."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any, TextIO
 
-from odmlib._version import __version__
-from odmlib.cli.common import ProgressLine, Terminated, ToolParser, UsageError, run_tool, say, warn
-from odmlib.cli.parser import whole_number
-from odmlib.cli.train import (
-    add_training_options,
-    check_folds,
-    check_leave_one_out,
-    checked_options,
-    describe_data,
-    given_options,
-    open_report,
-    read_problem,
-    refuse_overwriting,
-    teller,
-)
-from odmlib.errors import OdmError, ParameterError
+from odmlib.cli import reports
+from odmlib.cli.common import Terminated, bad_values_as_usage, refuse_overwriting, run_tool, say, warn
+from odmlib.cli.parser import ToolParser, UsageError
+from odmlib.cli.progress import ProgressLine
+from odmlib.cli.training import add_training_options, checked_options, given_options, read_problem
+from odmlib.errors import OdmError
+from odmlib.values import read_number, read_whole
 
 if TYPE_CHECKING:
     from odmlib.data.problem import Problem
     from odmlib.options import TrainOptions
     from odmlib.selection.grid import GridPoint, GridResult
+    from odmlib.selection.grid_file import ResultFile
 
 PROGRAM = "odm-grid"
 FOLDS = 5
 LOG2C, LOG2G = "-5,15,2", "3,-15,-2"  # grid.py's
 # odm-train -C: the linear machine's C in finer steps, and gamma around `-g scale`
-SHORT_LOG2C, SHORT_LINEAR_LOG2C, SHORT_GAMMAS = (-5.0, 11.0, 2.0), (-10.0, 10.0, 1.0), (-4, -2, 0, 2, 4)
+SHORT_LOG2C, LINEAR_LOG2C, GAMMAS = (-5.0, 11.0, 2.0), (-10.0, 10.0, 1.0), (-4, -2, 0, 2, 4)
 
 DESCRIPTION = """\
 Search parameters by validation: every point of a grid, then (--refine) finer ones
@@ -67,25 +54,16 @@ GROUP = "grid options"
 RANGES = {"C": "log2c", "gamma": "log2g", "lambda1": "log2lambda1", "lambda2": "log2lambda2"}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_tool(PROGRAM, lambda: run(sys.argv[1:] if argv is None else argv))
-
-
 def run(argv: Sequence[str]) -> int:
     find(argv)
     return 0
 
 
-def find(argv: Sequence[str]) -> GridResult:
-    """The whole tool; also what it found."""
+def find(argv: Sequence[str]) -> GridPoint:
+    """The whole tool; the best point."""
     arguments = make_parser().parse(with_resume_file(argv))
-    check_folds(arguments.v)
-    if arguments.v is not None and arguments.loo:
-        raise UsageError("-v and --loo are two ways to the same end; give one of them")
-    given = given_options(arguments)
-    options = checked_options(given)
-    check_leave_one_out(arguments.loo, options)
-    axes = wanted_axes(arguments, given, options)
+    options = checked_options(arguments)
+    axes = wanted_axes(arguments, given_options(arguments), options)
     if arguments.svmtrain is not None:
         warn(PROGRAM, f"-svmtrain {arguments.svmtrain} has no meaning here: odm-grid trains by itself")
     if arguments.gnuplot not in (None, "null"):
@@ -103,34 +81,20 @@ def find(argv: Sequence[str]) -> GridResult:
 
 
 def make_parser() -> ToolParser:
-    parser = ToolParser(
-        PROGRAM,
-        DESCRIPTION,
-        usage="odm-grid [grid options] [odm-train options] dataset",
-        epilog=EXAMPLES,
-        help_flags=("--help",),
-    )
+    usage = "[grid options] [odm-train options] dataset"
+    parser = ToolParser(PROGRAM, usage, DESCRIPTION, EXAMPLES, help_flags="--help")
     add_grid_options(parser)
-    parser.option(
-        "-out", metavar="FILE", group=GROUP, help="result file, or null (default: dataset + .out, here)"
-    )
-    parser.option(
-        "-png",
-        metavar="FILE",
-        group=GROUP,
-        help="heat map (also .svg, .pdf), or null (default: dataset + .png)",
-    )
-    parser.option(
-        "-resume",
-        metavar="[FILE]",
-        group=GROUP,
-        help="take over the points of a result file (default: dataset + .out)",
-    )
-    parser.option("-gnuplot", metavar="null", group=GROUP, help="null: no picture; gnuplot is never used")
-    parser.option("-svmtrain", metavar="PATH", group=GROUP, help="has no meaning here; accepted for scripts")
+    for usage, help in (
+        ("-out FILE", "result file, or null (default: dataset + .out, here)"),
+        ("-png FILE", "heat map (also .svg, .pdf), or null (default: dataset + .png)"),
+        ("-resume [FILE]", "take over the points of a result file (default: dataset + .out)"),
+        ("-gnuplot null", "null: no picture; gnuplot is never used"),
+        ("-svmtrain PATH", "has no meaning here; accepted for scripts"),
+    ):
+        parser.option(usage, help, group=GROUP)
     add_training_options(parser, without=("init",))
-    parser.option("--json", metavar="FILE", help="write all points as JSON")
-    parser.switch("-q", "--quiet", help="only the last line and warnings")
+    parser.option("--json FILE", "write all points as JSON")
+    parser.option("-q --quiet", "only the last line and warnings")
     parser.add_argument("training_set_file", metavar="dataset")
     return parser
 
@@ -146,24 +110,12 @@ def add_grid_options(parser: ToolParser) -> None:
         ("-log2lambda2", "lambda2 of odml", "null"),
     ):
         powers = "powers of two for " if flag.startswith("-log2") else "values of "
-        parser.option(
-            flag,
-            dest="range_" + flag[1:],
-            type=span,
-            metavar="B,E,S",
-            group=GROUP,
-            help=f"{powers}{what}: begin,end,step, or null (default {default})",
-        )
-    parser.option("-v", type=whole_number, metavar="N", group=GROUP, help="folds (default 5)")
-    parser.switch("--loo", group=GROUP, help="leave-one-out from one fit instead of folds (odm)")
-    parser.option(
-        "--refine",
-        type=whole_number,
-        default=0,
-        metavar="N",
-        group=GROUP,
-        help="N more rounds around the best, each with half the steps (default 0)",
-    )
+        help = f"{powers}{what}: begin,end,step, or null (default {default})"
+        parser.option(f"{flag} B,E,S", help, type=span, group=GROUP, dest="range_" + flag[1:])
+    parser.option("-v N", "folds (default 5)", type=read_whole, group=GROUP)
+    parser.option("--loo", "leave-one-out from one fit instead of folds (odm)", group=GROUP)
+    refine = "N more rounds around the best, each with half the steps (default 0)"
+    parser.option("--refine N", refine, type=read_whole, group=GROUP, default=0)
 
 
 def with_resume_file(argv: Sequence[str]) -> list[str]:
@@ -180,11 +132,9 @@ def span(text: str) -> tuple[float, ...]:
     if text == "null":
         return ()
     try:
-        begin, end, step = (
-            float(number) if "_" not in number else float("nan") for number in text.split(",")
-        )
+        begin, end, step = map(read_number, text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected begin,end,step or null, found '{text}'") from None
+        raise ValueError(f"expected begin,end,step or null, found '{text}'") from None
     return begin, end, step
 
 
@@ -207,13 +157,11 @@ def wanted_axes(
             wish = span(LOG2C if name == "C" else LOG2G)
         if wish:
             ranges[name] = wish
-    try:
+    with bad_values_as_usage():
         axes = make_axes(options, ranges)
         for name in axes:  # a value out of range must not wait for its turn
             for value in values_of(name, ranges[name]):
                 with_parameters(options, {name: value})
-    except ParameterError as error:
-        raise UsageError(str(error)) from None
     return axes
 
 
@@ -222,17 +170,15 @@ def wanted_axes(
 
 def search_grid(
     arguments: argparse.Namespace, options: TrainOptions, axes: dict[str, list[float]], out: str, png: str
-) -> GridResult:
-    from odmlib.selection.grid import GridResult, search
-    from odmlib.selection.grid_file import ResultFile, as_resumed, head_line, read_points
+) -> GridPoint:
+    from odmlib.selection.grid_file import ResultFile, head_line, read_points
 
     head, known = read_points(arguments.resume) if arguments.resume is not None else (None, [])
-    tell = teller(arguments, PROGRAM)
-    with open_report(arguments.json) as write_report:
+    followed = FollowedSearch(PROGRAM, arguments, sys.stdout, point_talk, best_line)
+    with reports.open_wanted(arguments.json) as report:
         problem, _, _ = read_problem(arguments, options)
-        tell(describe_data(problem))
-        validation = "leave-one-out" if arguments.loo else f"folds={arguments.v or FOLDS}"
-        ours = head_line(problem, options, axes, validation)
+        reports.teller(arguments, PROGRAM)(reports.describe_problem(problem))
+        ours = head_line(problem, options, axes, followed.validation)
         if head is not None and head != ours:
             raise OdmError(
                 f"{arguments.resume}: belongs to another search: '{head.strip()}', "
@@ -240,68 +186,65 @@ def search_grid(
             )
         if known and head is None:
             warn(PROGRAM, f"{arguments.resume} does not say what its rates belong to; they are believed")
-        folds = arguments.v or FOLDS
-        if folds > problem.rows.n_rows and not arguments.loo:
-            warn(PROGRAM, f"{folds} folds for {problem.rows.n_rows} rows: leaving out one row at a time")
-        result = GridResult(axes, 0)
-        file = None if out == "null" else ResultFile(out, ours, known)
-        try:
-            with ProgressLine(None if arguments.quiet else sys.stderr) as line:
-                follow = Follower(line, file, arguments.quiet)
-                try:
-                    result = search(
-                        problem,
-                        options,
-                        axes,
-                        folds=folds,
-                        loo=arguments.loo,
-                        refine=arguments.refine,
-                        known=as_resumed(known, axes),
-                        tell=follow.point,
-                        progress=follow.progress,
-                    )
-                except (KeyboardInterrupt, Terminated):
-                    line.clear()
-                    print_best(follow.result)  # what is known is worth having
-                    raise
-        finally:
-            if file is not None:
-                file.close()
-        if result.best is None:
-            raise OdmError("the time limit (--time-limit) was reached before the first point was known")
-        if not result.complete:
-            warn(
-                PROGRAM,
-                f"the time limit was reached: {len(result.points)} of {result.n_points} points are known",
-            )
+        if not arguments.loo:
+            reports.warn_of_many_folds(PROGRAM, followed.folds, problem)
+        with nullcontext() if out == "null" else closing(ResultFile(out, ours, known)) as followed.file:
+            result, best = followed.run(problem, options, axes, refine=arguments.refine, known=known)
         unfinished = sum(point.unfinished for point in result.points)
         if unfinished:
             warn(PROGRAM, f"{unfinished} trainings did not converge")
         draw(result, png, arguments)
-        write_report(
-            {
-                "version": __version__,
-                "machine": options.machine,
-                "kernel": options.kernel,
-                "rows": problem.rows.n_rows,
-                "features": problem.rows.n_features,
-                "validation": validation,
-                "seed": options.seed,
-                "threads": options.n_threads,
-                "search": result.report(),
-            }
-        )
-        print_best(result, to_stderr=arguments.json == "-")
-    return result
+        reports.write_report(report, followed.report(problem, options, result))
+        print(best_line(best), file=sys.stderr if arguments.json == "-" else sys.stdout, flush=True)
+    return best
 
 
-class Follower:
-    """What happens with each point while the search goes on."""
+class FollowedSearch:
+    """A search, and what happens with each of its points: a line on `stream`, one in the result file."""
 
-    def __init__(self, line: ProgressLine, file: Any, quiet: bool):
-        self.line, self.file, self.quiet = line, file, quiet
+    def __init__(
+        self,
+        program: str,
+        arguments: argparse.Namespace,
+        stream: TextIO,
+        point_line: Callable[[GridPoint, GridPoint], str],  # of a point and the best one
+        best_line: Callable[[GridPoint], str],
+    ):
+        self.program, self.loo, self.quiet = program, arguments.loo, arguments.quiet
+        self.stream, self.point_line, self.best_line = stream, point_line, best_line
+        self.folds = arguments.v or FOLDS
+        self.validation = "leave-one-out" if self.loo else f"folds={self.folds}"
+        self.file: ResultFile | None = None
+        self.line = ProgressLine(None if self.quiet else sys.stderr)
         self.result: GridResult | None = None
-        self.started, self.done = time.monotonic(), 0
+        self.started, self.done = 0.0, 0
+
+    def run(
+        self, problem: Problem, options: TrainOptions, axes: dict[str, list[float]], **how: Any
+    ) -> tuple[GridResult, GridPoint]:
+        """All points and the best; interrupted: prints the best so far."""
+        from odmlib.selection.grid import search
+
+        self.started = time.monotonic()
+        how |= {"folds": self.folds, "loo": self.loo, "tell": self.point, "progress": self.progress}
+        with self.line:
+            try:
+                result = search(problem, options, axes, **how)
+            except (KeyboardInterrupt, Terminated):
+                self.line.clear()
+                if self.result is not None and self.result.best is not None:  # what is known is worth having
+                    print(self.best_line(self.result.best), file=self.stream, flush=True)
+                raise
+        if result.best is None:
+            raise OdmError("the time limit (--time-limit) was reached before the first point was known")
+        if not result.complete:
+            known = f"{len(result.points)} of {result.n_points} points are known"
+            warn(self.program, f"the time limit was reached: {known}")
+        return result, result.best
+
+    def report(self, problem: Problem, options: TrainOptions, result: GridResult) -> dict[str, Any]:
+        found = {"validation": self.validation, "search": result.report()}
+        return reports.report_head(problem, options) | found
 
     def point(self, point: GridPoint, result: GridResult) -> None:
         self.result = result
@@ -310,28 +253,26 @@ class Follower:
         self.done += not point.resumed
         if not self.quiet:
             self.line.clear()
-            print(point_talk(point, result), flush=True)
+            print(self.point_line(point, result.best or point), file=self.stream, flush=True)
         self.progress()
 
     def progress(self, progress: object = None) -> None:
         self.line.show(self.text)
 
     def text(self) -> str:
-        if self.result is None or not self.done:
-            return f"searching  {time.monotonic() - self.started:.0f} s"
-        known, wanted = len(self.result.points), self.result.n_points
         seconds = time.monotonic() - self.started
+        if self.result is None or not self.done:
+            return f"searching  {seconds:.0f} s"
+        known, wanted = len(self.result.points), self.result.n_points
         left = seconds / self.done * (wanted - known)
         best = "" if self.result.best is None else f"  best {self.result.best.rate:g} %"
         return f"point {known} of {wanted}{best}  {seconds:.0f} s, about {left:.0f} s left"
 
 
-def point_talk(point: GridPoint, result: GridResult) -> str:
+def point_talk(point: GridPoint, best: GridPoint) -> str:
     """grid.py's line: `[local] log2c log2g rate (best c=..., g=..., rate=...)`."""
     from odmlib.selection.grid import AXES, on_axis
 
-    assert result.best is not None
-    best = result.best
     letters = {"C": "c", "gamma": "g"}
     names = [name for name in AXES if name in point.parameters]
     values = " ".join(f"{on_axis(name, point.parameters[name]):g}" for name in names)
@@ -345,11 +286,6 @@ def best_line(best: GridPoint) -> str:
     words = [str(best.parameters[name]) for name in ("C", "gamma") if name in best.parameters]
     others = [f"{name}={value}" for name, value in best.parameters.items() if name not in ("C", "gamma")]
     return " ".join([*words, f"{best.rate:g}", *others])
-
-
-def print_best(result: GridResult | None, to_stderr: bool = False) -> None:
-    if result is not None and result.best is not None:
-        print(best_line(result.best), file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
 
 def draw(result: GridResult, png: str, arguments: argparse.Namespace) -> None:
@@ -374,82 +310,45 @@ def draw(result: GridResult, png: str, arguments: argparse.Namespace) -> None:
 def short_search(
     arguments: argparse.Namespace, options: TrainOptions, problem: Problem
 ) -> tuple[TrainOptions, dict[str, Any]]:
-    """odm-train -C: the options with the best C and gamma, and the report; LIBLINEAR's lines are printed."""
-    from odmlib.machines.training import kernel_formula
-    from odmlib.selection.grid import is_searchable, search, values_of, with_parameters
+    """The options with the best C and gamma where they are not given, and the report; LIBLINEAR's lines."""
+    from odmlib.machines.building import kernel_formula
+    from odmlib.selection.grid import is_searchable, values_of, with_parameters
 
-    program = "odm-train"
     axes: dict[str, list[float]] = {}
     if arguments.C is None and arguments.lambda_ is None:
-        axes["C"] = values_of("C", SHORT_LINEAR_LOG2C if options.kernel == "linear" else SHORT_LOG2C)
+        axes["C"] = values_of("C", LINEAR_LOG2C if options.kernel == "linear" else SHORT_LOG2C)
     if arguments.gamma is None and is_searchable("gamma", options):
         scale = kernel_formula(problem.rows, options).gamma
-        axes["gamma"] = [scale * 2.0**power for power in SHORT_GAMMAS]
+        axes["gamma"] = [scale * 2.0**power for power in GAMMAS]
     if not axes:
         raise UsageError("-C has nothing to search: -c (and -g) are given")
-    folds = arguments.v or FOLDS
-    how = "leave-one-out from one fit" if arguments.loo else f"{folds}-fold cross validation"
     to_stderr = "-" in (arguments.json, arguments.model_file, arguments.margins)
     stream = sys.stderr if to_stderr else sys.stdout
+    followed = FollowedSearch("odm-train", arguments, stream, short_point, short_best)
     if not arguments.quiet:
+        how = "leave-one-out from one fit" if arguments.loo else f"{followed.folds}-fold cross validation"
         print(f"Doing parameter search with {how}.", file=stream, flush=True)
-    with ProgressLine(None if arguments.quiet else sys.stderr) as line:
-        follow = ShortFollower(line, arguments.quiet, stream)
-        try:
-            result = search(
-                problem,
-                dataclasses.replace(options, probability=False),
-                axes,
-                folds=folds,
-                loo=arguments.loo,
-                tell=follow.point,
-                progress=follow.progress,
-            )
-        except (KeyboardInterrupt, Terminated):
-            line.clear()
-            if follow.result is not None:
-                print(short_best(follow.result), file=stream, flush=True)
-            raise
-    if result.best is None:
-        raise OdmError("the time limit (--time-limit) was reached before the first point was known")
-    if not result.complete:
-        warn(program, f"the time limit was reached: {len(result.points)} of {result.n_points} points known")
-    best = result.best.parameters
-    if "C" in best and best["C"] == max(axes["C"]):
-        warn(program, "the best C is the largest tried; odm-grid -log2c tries others")
-    print(short_best(result), file=stream, flush=True)
-    found = {
-        "version": __version__,
-        "machine": options.machine,
-        "kernel": options.kernel,
-        "rows": problem.rows.n_rows,
-        "validation": "leave-one-out" if arguments.loo else f"folds={folds}",
-        "search": result.report(),
-    }
-    return with_parameters(options, best), found
+    result, best = followed.run(problem, options.but(probability=False), axes)
+    if "C" in axes and best.parameters["C"] == max(axes["C"]):
+        warn("odm-train", "the best C is the largest tried; odm-grid -log2c tries others")
+    print(short_best(best), file=stream, flush=True)
+    return with_parameters(options, best.parameters), followed.report(problem, options, result)
 
 
-class ShortFollower(Follower):
-    def __init__(self, line: ProgressLine, quiet: bool, stream: Any):
-        super().__init__(line, None, True)
-        self.talks, self.stream = not quiet, stream
+def short_point(point: GridPoint, best: GridPoint) -> str:
+    from odmlib.selection.grid import on_axis
 
-    def point(self, point: GridPoint, result: GridResult) -> None:
-        super().point(point, result)
-        if self.talks:
-            from odmlib.selection.grid import on_axis
-
-            names = {"C": "log2c", "gamma": "log2g"}
-            words = [f"{names[name]}={on_axis(name, value):7.2f}" for name, value in point.parameters.items()]
-            self.line.clear()
-            print("\t".join([*words, f"rate={point.rate:g}"]), file=self.stream, flush=True)
+    names = {"C": "log2c", "gamma": "log2g"}
+    words = [f"{names[name]}={on_axis(name, value):7.2f}" for name, value in point.parameters.items()]
+    return "\t".join([*words, f"rate={point.rate:g}"])
 
 
-def short_best(result: GridResult) -> str:
-    assert result.best is not None
-    words = [f"{name} = {value:.12g}" for name, value in result.best.parameters.items()]
-    return f"Best {'  '.join(words)}  CV accuracy = {result.best.rate:g}%"
+def short_best(best: GridPoint) -> str:
+    words = [f"{name} = {value:.12g}" for name, value in best.parameters.items()]
+    return f"Best {'  '.join(words)}  CV accuracy = {best.rate:g}%"
 
+
+main = partial(run_tool, PROGRAM, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from odmlib._version import __version__
+from odmlib.values import read_number, read_whole, shown_word
 
 # what word processors and web pages make of a hyphen
 LOOKALIKES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
@@ -34,19 +35,19 @@ class Finished(Exception):
 
 
 class ToolParser(argparse.ArgumentParser):
-    """Declare options with `option` (takes values) and `switch` (takes none), files with `add_argument`."""
+    """Declare options with `option`, files with `add_argument`; `usage` follows the program's name."""
 
     def __init__(
         self,
         program: str,
+        usage: str,
         description: str,
-        usage: str | None = None,
         epilog: str | None = None,
-        help_flags: Sequence[str] = ("-h", "--help"),
+        help_flags: str = "-h --help",
     ):
         super().__init__(
             prog=program,
-            usage=usage,
+            usage=f"{program} {usage}",
             description=description,
             epilog=epilog,
             add_help=False,
@@ -56,48 +57,46 @@ class ToolParser(argparse.ArgumentParser):
         self.color = False  # Python 3.14 would colour the help
         self._words: dict[str, int] = {}
         self._alone: dict[str, tuple[Sequence[str], str]] = {}
-        self._titled: dict[str, argparse._ArgumentGroup] = {}
-        self.switch(*help_flags, action="help", help="show this help")
-        self.switch(
-            "--version", action="version", version=f"{program} {__version__}", help="show the version"
-        )
+        self.option(help_flags, "show this help", action="help")
+        self.option("--version", "show the version", action="version", version=f"{program} {__version__}")
+        limit = "refuse packed files that unpack to more: bytes, or with K, M or G (default: any size; "
+        self.option("--max-unpacked SIZE", limit + "models 200 times their own and 64M)", type=size_in_bytes)
 
     def option(
         self,
-        *flags: str,
-        words: int = 1,
+        usage: str,
+        help: str,
         type: Callable[[str], Any] = str,
-        repeat: bool = False,
         alone: str | None = None,
-        group: str | None = None,
+        group: str = "options",
         **details: Any,
     ) -> None:
-        """Declare an option of `words` values (a list where there are several), each converted by `type`.
+        """Declare an option: `-y --target LOWER UPPER` are its flags and a word for each of its values, which
+        are a list where there are several. An option without values is a switch.
 
-        `repeat` collects a list over repetitions. `alone` names the flag that is meant when none of
-        `choices` follows (`-h` of odm-train). `group` is a title in the help.
+        `type` makes a value of a word, or raises ValueError. `alone` names the flag that is meant when none
+        of `choices` follows (`-h` of odm-train). `group` is a title in the help.
         """
-        if words > 1:
-            details["type"] = lambda text: [type(word) for word in text.split(_WORD_END)]
+        flags = [word for word in usage.split() if word.startswith("-")]
+        values = usage.split()[len(flags) :]
+        if values:
+            details |= {"metavar": " ".join(values), "type": explained(type, len(values) > 1)}
         else:
-            details["type"] = type
-        details["action"] = "append" if repeat else "store"
-        self._home(group).add_argument(*flags, **details)
-        self._words.update(dict.fromkeys(flags, words))
+            details.setdefault("action", "store_true")
+        groups = {known.title: known for known in self._action_groups}
+        (groups.get(group) or self.add_argument_group(group)).add_argument(*flags, help=help, **details)
+        self._words |= dict.fromkeys(flags, len(values))
         if alone is not None:
-            choices = [str(choice) for choice in details["choices"]]
-            self._alone.update(dict.fromkeys(flags, (choices, alone)))
-
-    def switch(
-        self, *flags: str, group: str | None = None, action: str = "store_true", **details: Any
-    ) -> None:
-        """Declare an option without a value."""
-        self._home(group).add_argument(*flags, action=action, **details)
-        self._words.update(dict.fromkeys(flags, 0))
+            self._alone |= dict.fromkeys(flags, (details["choices"], alone))
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Read a command line; raises UsageError, or Finished after `--help` and `--version`."""
-        return self.parse_args(self.rearranged(argv))
+        arguments = self.parse_args(self.rearranged(argv))
+        if arguments.max_unpacked is not None:
+            from odmlib.data.files import limit_unpacking
+
+            limit_unpacking(arguments.max_unpacked)
+        return arguments
 
     def rearranged(self, argv: Sequence[str]) -> list[str]:
         """The command line as argparse cannot misread it: `option=value` words, `--`, files."""
@@ -139,9 +138,7 @@ class ToolParser(argparse.ArgumentParser):
                 wanted = "a value" if needed == 1 else f"{needed} values"
                 raise UsageError(f"{flag} needs {wanted}, {found if not values else 'found one'}")
             values.append(rest.pop(0))
-        if not needed:
-            return flag
-        return f"{flag}={_WORD_END.join(values)}"
+        return f"{flag}={_WORD_END.join(values)}" if needed else flag
 
     def _parted(self, word: str) -> tuple[str, list[str]]:
         """An option and the value glued to it, if any."""
@@ -162,13 +159,6 @@ class ToolParser(argparse.ArgumentParser):
         near = get_close_matches("--" + name.lstrip("-"), known, n=1) if len(name) > 2 else []
         return f"; did you mean {near[0]}?" if near else ""
 
-    def _home(self, title: str | None) -> argparse._ActionsContainer:
-        if title is None:
-            title = "options"
-        if title not in self._titled:
-            self._titled[title] = self.add_argument_group(title)
-        return self._titled[title]
-
 
 def parts_of(word: str) -> list[str]:
     """An option of a rearranged command line as the words that a user would type."""
@@ -180,12 +170,12 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """argparse makes one for every option, and would import shutil with all packers to know the width."""
 
     def __init__(self, prog: str, **details: Any):
-        super().__init__(prog, width=_columns() - 2, **details)
+        super().__init__(prog, width=max(40, terminal_columns()) - 2, **details)
 
 
-def _columns() -> int:
+def terminal_columns() -> int:
     try:
-        return max(40, int(os.environ.get("COLUMNS") or os.get_terminal_size().columns))
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
     except (OSError, ValueError):
         return 80
 
@@ -196,35 +186,40 @@ def lookalike(text: str) -> str:
     return f"'{character}' (U+{ord(character):04X}) is another character that only looks like one"
 
 
+def explained(convert: Callable[[str], Any], several: bool = False) -> Callable[[str], Any]:
+    """`convert` for a word, or each of several, with its own words for a fault, which argparse would drop."""
+
+    def converted(text: str) -> Any:
+        try:
+            return [convert(word) for word in text.split(_WORD_END)] if several else convert(text)
+        except ValueError as error:
+            hint = f": {lookalike(text)}" if any(character in LOOKALIKES for character in text) else ""
+            raise argparse.ArgumentTypeError(f"{error}{hint}") from None
+
+    return converted
+
+
 def number(text: str) -> float:
     """A finite number as an option's value."""
     try:
-        value = float(text) if "_" not in text else math.nan
+        value = read_number(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"expected a finite number, found {_shown(text)}")
+        raise ValueError(f"expected a finite number, found {shown_word(text)}")
     return value
-
-
-def whole_number(text: str) -> int:
-    """An integer as an option's value."""
-    try:
-        if "_" in text:
-            raise ValueError
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a whole number, found {_shown(text)}") from None
 
 
 def positive_whole_number(text: str) -> int:
-    value = whole_number(text)
+    value = read_whole(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {_shown(text)}")
+        raise ValueError(f"expected a whole number above 0, found {shown_word(text)}")
     return value
 
 
-def _shown(text: str) -> str:
-    if any(character in LOOKALIKES for character in text):
-        return f"'{text}': {lookalike(text)}"
-    return f"'{text}'" if text else "nothing"
+def size_in_bytes(text: str) -> int:
+    """A number of bytes as an option's value: 1048576, 1024K, 1M."""
+    digits, unit = (text[:-1], text[-1].upper()) if text[-1:].upper() in tuple("KMG") else (text, "")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 15:
+        raise ValueError(f"expected a size such as 500000, 64M or 2G, found {shown_word(text)}")
+    return int(digits) << {"": 0, "K": 10, "M": 20, "G": 30}[unit]

@@ -1,10 +1,4 @@
-"""odm-plot KIND [options] files
-
-Pictures of margins, accuracy and convergence: in the terminal, or as PNG, SVG or PDF.
-
-    odm-plot margins test.txt svm.model odm.model
-    odm-plot convergence -o gap.png run.json
-"""
+"""odm-plot: pictures of margins, accuracy and convergence, in the terminal or as PNG, SVG or PDF."""
 
 from __future__ import annotations
 
@@ -13,14 +7,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odmlib.cli.common import ToolParser, UsageError, positive_whole_number, run_tool, say
-from odmlib.errors import OdmError, ParameterError
+from odmlib.cli.common import bad_values_as_usage, run_tool, say
+from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number, terminal_columns
+from odmlib.errors import OdmError
 
 if TYPE_CHECKING:
-    from odmlib.data.dataset import Dataset
-    from odmlib.model.model import Model
     from odmlib.plots.chart import Chart
 
 PROGRAM = "odm-plot"
@@ -46,6 +40,12 @@ examples:
   odm-train --json run.json train.txt m && odm-plot convergence run.json
 """
 
+MARGINS = """\
+Cumulative margin distribution of one or several models on a data file: for every margin the part
+of the rows that have at most this one. Left of 0: rows predicted wrongly."""
+CONVERGENCE = "Relative duality gap against time, from odm-train --json."
+LEVELS = "What the levels of a partitioned machine reached, and when."
+
 # name on the command line: name of the option
 NUMBERS = {"lambda": "lambda_", "C": "C", "gamma": "gamma", "nu": "nu", "theta": "theta", "degree": "degree"}
 DEFAULTS = {
@@ -58,19 +58,14 @@ DEFAULTS = {
 }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_tool(PROGRAM, lambda: run(sys.argv[1:] if argv is None else argv))
-
-
 def run(argv: Sequence[str]) -> int:
     if argv and argv[0] in KINDS:
-        parser = KINDS[argv[0]][0]()
-        arguments = parser.parse(argv[1:])
+        make_parser, draw = KINDS[argv[0]]
+        arguments = make_parser().parse(argv[1:])
         check_outputs(arguments)
-        charts = KINDS[argv[0]][1](arguments)
-        show(charts, arguments)
+        show(draw(arguments), arguments)
         return 0
-    parser = ToolParser(PROGRAM, DESCRIPTION, usage="odm-plot KIND [options] files", epilog=EXAMPLES)
+    parser = ToolParser(PROGRAM, "KIND [options] files", DESCRIPTION, EXAMPLES)
     parser.add_argument("words", nargs="*", metavar="KIND")
     kind = next(iter(parser.parse(argv).words), None)
     known = ", ".join(KINDS)
@@ -83,58 +78,46 @@ def run(argv: Sequence[str]) -> int:
 
 
 def new_parser(kind: str, description: str, files: str) -> ToolParser:
-    parser = ToolParser(f"{PROGRAM} {kind}", description, usage=f"{PROGRAM} {kind} [options] {files}")
+    parser = ToolParser(f"{PROGRAM} {kind}", f"[options] {files}", description)
     add_outputs(parser)
     return parser
 
 
 def add_outputs(parser: ToolParser) -> None:
-    parser.option(
-        "-o", "--output", metavar="FILE", help="write a picture: .png, .svg or .pdf (default: text)"
-    )
-    parser.option("--data", metavar="FILE", help="write the numbers of the picture as JSON; - is stdout")
-    parser.option("--title", metavar="TEXT", help="title of the picture")
+    parser.option("-o --output FILE", "write a picture: .png, .svg or .pdf (default: text)")
+    parser.option("--data FILE", "write the numbers of the picture as JSON; - is stdout")
+    parser.option("--title TEXT", "title of the picture")
 
 
 def margin_parser(kind: str, description: str) -> ToolParser:
     parser = new_parser(kind, description, "data_file model_file ...")
-    parser.option("--names", metavar="A,B,...", help="names of the models (default: of their files)")
-    parser.switch("--relative", help="divide by the mean size of each model's margins: compares shapes only")
-    parser.option("-j", "--threads", type=positive_whole_number, metavar="N", help="threads")
+    parser.option("--names A,B,...", "names of the models (default: of their files)")
+    parser.option("--relative", "divide by the mean size of each model's margins: compares shapes only")
+    parser.option("-j --threads N", "threads", type=positive_whole_number)
     parser.add_argument("data_file")
     parser.add_argument("model_file", nargs="+")
     return parser
 
 
-def margins_parser() -> ToolParser:
-    return margin_parser(
-        "margins",
-        "Cumulative margin distribution of one or several models on a data file: for every margin the part\n"
-        "of the rows that have at most this one. Left of 0: rows predicted wrongly.",
-    )
-
-
 def histogram_parser() -> ToolParser:
     parser = margin_parser("histogram", "Histogram of the margins of a data file's rows, one per model.")
-    parser.switch("--per-class", help="one histogram per class")
-    parser.option(
-        "--bins", type=positive_whole_number, default=24, metavar="N", help="about N bars (default 24)"
-    )
+    parser.option("--per-class", "one histogram per class")
+    parser.option("--bins N", "about N bars (default 24)", type=positive_whole_number, default=24)
     return parser
 
 
 def accuracy_parser() -> ToolParser:
-    from odmlib.cli import train
+    from odmlib.cli.train import make_parser
 
-    parser = train.make_parser()
+    parser = make_parser()
     parser.prog = f"{PROGRAM} accuracy"
     parser.usage = f"{PROGRAM} accuracy [options] [odm-train options] data_file"
     parser.description = "Cross-validated accuracy (-v N folds, default 5) against one number of the machine."
     parser.epilog = EXAMPLES
     add_outputs(parser)
-    parser.option("--over", choices=tuple(NUMBERS), default="lambda", metavar="NAME", help=", ".join(NUMBERS))
-    parser.option("--values", type=numbers, metavar="A,B,...", help="values to measure at")
-    parser.option("--log2", type=powers, metavar="B,E,S", help="powers of 2 from B to E by S, as in grid.py")
+    parser.option("--over NAME", ", ".join(NUMBERS), choices=tuple(NUMBERS), default="lambda")
+    parser.option("--values A,B,...", "values to measure at", type=numbers)
+    parser.option("--log2 B,E,S", "powers of 2 from B to E by S, as in grid.py", type=powers)
     return parser
 
 
@@ -145,20 +128,16 @@ def report_parser(kind: str, description: str) -> ToolParser:
 
 
 def numbers(text: str) -> list[float]:
-    from odmlib.cli.common import number
-
     return [number(part) for part in text.split(",")]
 
 
 def powers(text: str) -> list[float]:
     parts = numbers(text)
     if len(parts) != 3 or parts[2] == 0 or (parts[1] - parts[0]) / parts[2] < 0:
-        raise argparse.ArgumentTypeError(f"expected begin,end,step such as -5,15,2, found '{text}'")
+        raise ValueError(f"expected begin,end,step such as -5,15,2, found '{text}'")
     count = int((parts[1] - parts[0]) / parts[2] + 1e-9) + 1
     if count > 1000 or max(abs(parts[0]), abs(parts[1])) > 1000:
-        raise argparse.ArgumentTypeError(
-            f"expected at most 1000 values within 2^-1000 .. 2^1000, found '{text}'"
-        )
+        raise ValueError(f"expected at most 1000 values within 2^-1000 .. 2^1000, found '{text}'")
     return [2.0 ** (parts[0] + k * parts[2]) for k in range(count)]
 
 
@@ -168,10 +147,8 @@ def check_outputs(arguments: argparse.Namespace) -> None:
         return
     from odmlib.plots.picture import picture_format, require_matplotlib
 
-    try:
+    with bad_values_as_usage():
         kind = picture_format(arguments.output)
-    except ParameterError as error:
-        raise UsageError(str(error)) from None
     if kind != "svg":
         require_matplotlib(kind)
 
@@ -194,25 +171,26 @@ def draw_histogram(arguments: argparse.Namespace) -> list[Chart]:
     if arguments.per_class:
         several = len(margins) > 1
         margins = {
-            f"{name}, {label}" if several else label: values
-            for name, all_values in margins.items()
-            for label, values in by_class(all_values, labels).items()
+            f"{name}, {label}" if several else label: part
+            for name, values in margins.items()
+            for label, part in by_class(values, labels).items()
         }
     return margin_histograms(margins, arguments.bins, arguments.relative)
 
 
 def margins_of_models(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
     """Margins of every model on the data, by name; and the labels of the data."""
+    from odmlib.cli.predict import RowsForModels
     from odmlib.model.text_format import load_model
 
     names = model_names(arguments)
     if [arguments.data_file, *arguments.model_file].count("-") > 1:
         raise UsageError("only one file can come from standard input")
     models = [load_model(path) for path in arguments.model_file]
-    read = Reading(arguments.data_file, arguments.threads)
+    data = RowsForModels(arguments.data_file, arguments.threads)
     margins, labels = {}, None
     for name, model in zip(names, models, strict=True):
-        rows, labels = read.rows_for(model)
+        rows, labels = data.read(model)
         margins[name] = model.margins(rows, labels, arguments.threads)
     return margins, labels
 
@@ -232,36 +210,10 @@ def model_names(arguments: argparse.Namespace) -> list[str]:
     return names
 
 
-class Reading:
-    """Data for models that may count features in different ways; each way is read once."""
-
-    def __init__(self, path: str, threads: int | None):
-        self.path, self.threads = path, threads
-        self.known: dict[bool, tuple[Dataset, Any]] = {}
-
-    def rows_for(self, model: Model) -> tuple[Dataset, Any]:
-        from odmlib.data.precomputed import test_values
-        from odmlib.data.reading import read_dataset
-
-        precomputed = model.formula.name == "precomputed"
-        zero_based = model.zero_based or precomputed
-        if zero_based not in self.known:
-            if self.known and self.path == "-":
-                raise UsageError(
-                    "these models count features differently: the data must be a file, not a pipe"
-                )
-            self.known[zero_based] = read_dataset(self.path, zero_based=zero_based, threads=self.threads)
-        rows, labels = self.known[zero_based]
-        if precomputed:
-            rows = test_values(rows, model.n_features, self.path)
-        return rows, labels
-
-
 def draw_accuracy(arguments: argparse.Namespace) -> list[Chart]:
-    import dataclasses
-
-    from odmlib.cli import train
-    from odmlib.cli.common import ProgressLine
+    from odmlib.cli.progress import ProgressLine
+    from odmlib.cli.train import make_options
+    from odmlib.cli.training import read_problem
     from odmlib.plots.figures import accuracy_chart, with_value
 
     if arguments.values and arguments.log2:
@@ -273,18 +225,15 @@ def draw_accuracy(arguments: argparse.Namespace) -> list[Chart]:
             "--json, --margins, --report, --loo are odm-train's; --data writes what is drawn here"
         )
     arguments.v = 5 if arguments.v is None else arguments.v
-    options = train.make_options(arguments)
+    options = make_options(arguments)
     over = NUMBERS[arguments.over]
     values = arguments.values or arguments.log2 or DEFAULTS[arguments.over]
-    for value in values:  # a value that cannot be is bad usage, before the work
-        try:
+    with bad_values_as_usage():  # before the work
+        for value in values:
             with_value(options, over, value)
-        except ParameterError as error:
-            raise UsageError(str(error)) from None
-    problem, _, _ = train.read_problem(arguments, options)
+    problem, _, _ = read_problem(arguments, options)
     with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
-        options = dataclasses.replace(options, callback=progress)
-        return [accuracy_chart(problem, options, over, values, arguments.v)]
+        return [accuracy_chart(problem, options.but(callback=progress), over, values, arguments.v)]
 
 
 def draw_convergence(arguments: argparse.Namespace) -> list[Chart]:
@@ -296,11 +245,8 @@ def draw_convergence(arguments: argparse.Namespace) -> list[Chart]:
 def draw_levels(arguments: argparse.Namespace) -> list[Chart]:
     from odmlib.plots.figures import level_charts
 
-    return [
-        chart
-        for name, report in read_reports(arguments.report).items()
-        for chart in level_charts(report, name)
-    ]
+    reports = read_reports(arguments.report)
+    return [chart for name, report in reports.items() for chart in level_charts(report, name)]
 
 
 def read_reports(paths: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -308,7 +254,7 @@ def read_reports(paths: Sequence[str]) -> dict[str, dict[str, Any]]:
 
     reports = {}
     for path in paths:
-        with open_input(path) as stream:
+        with open_input(path, small=True) as stream:
             try:
                 report = json.loads(stream.read())
             except ValueError as error:
@@ -335,30 +281,18 @@ def show(charts: list[Chart], arguments: argparse.Namespace) -> None:
         save_picture(charts, arguments.output)
         say(PROGRAM, f"picture written to {arguments.output}")
     elif arguments.data != "-":
-        print("\n\n".join(text_chart(chart, columns()) for chart in charts))
+        print("\n\n".join(text_chart(chart, terminal_columns() - 1) for chart in charts))
 
 
-def columns() -> int:
-    try:
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size().columns) - 1
-    except (OSError, ValueError):
-        return 79
-
-
-Maker = Callable[[], ToolParser]
-KINDS: dict[str, tuple[Maker, Callable[[argparse.Namespace], list[Chart]]]] = {
-    "margins": (margins_parser, draw_margins),
+KINDS: dict[str, tuple[Callable[[], ToolParser], Callable[[argparse.Namespace], list[Chart]]]] = {
+    "margins": (lambda: margin_parser("margins", MARGINS), draw_margins),
     "histogram": (histogram_parser, draw_histogram),
     "accuracy": (accuracy_parser, draw_accuracy),
-    "convergence": (
-        lambda: report_parser("convergence", "Relative duality gap against time, from odm-train --json."),
-        draw_convergence,
-    ),
-    "levels": (
-        lambda: report_parser("levels", "What the levels of a partitioned machine reached, and when."),
-        draw_levels,
-    ),
+    "convergence": (lambda: report_parser("convergence", CONVERGENCE), draw_convergence),
+    "levels": (lambda: report_parser("levels", LEVELS), draw_levels),
 }
+
+main = partial(run_tool, PROGRAM, run)
 
 if __name__ == "__main__":
     sys.exit(main())

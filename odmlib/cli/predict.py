@@ -1,26 +1,18 @@
-"""odm-predict [options] test_file model_file output_file
-
-Predict the labels of data in LIBSVM format with a model of odm-train.
-
-    odm-predict test.txt heart.model predicted.txt
-    odm-predict --scores test.txt heart.model - | head
-"""
+"""odm-predict: predict the labels of data in LIBSVM format with a model of odm-train."""
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from odmlib.cli.common import ToolParser, UsageError, one_line, positive_whole_number, run_tool, say, warn
+from odmlib.cli.common import one_line, refuse_overwriting, run_tool, say, shown_name, warn
+from odmlib.cli.parser import ToolParser, UsageError, positive_whole_number
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from odmlib._core.arrays import Floats, Places
     from odmlib.data.dataset import Dataset
     from odmlib.model.model import Model
 
@@ -42,53 +34,13 @@ examples:
 BLOCK_ROWS = 1 << 16
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_tool(PROGRAM, lambda: run(sys.argv[1:] if argv is None else argv))
-
-
 def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
     if arguments.test_file == "-" and arguments.model_file == "-":
         raise UsageError("the test set and the model cannot both come from standard input")
-    for name in (arguments.test_file, arguments.model_file):
-        output = arguments.output_file
-        if os.path.isfile(name) and os.path.exists(output) and os.path.samefile(name, output):
-            raise UsageError(f"the output would replace the input {name}")
+    refuse_overwriting(arguments.output_file, [arguments.test_file, arguments.model_file])
     if arguments.b == "1" and arguments.scores:
         raise UsageError("-b 1 and --scores both add numbers behind the label; give one of them")
-    return predict(arguments)
-
-
-def make_parser() -> ToolParser:
-    parser = ToolParser(
-        PROGRAM, DESCRIPTION, usage="odm-predict [options] test_file model_file output_file", epilog=EXAMPLES
-    )
-    parser.option(
-        "-b",
-        "--probability",
-        dest="b",
-        type=str,
-        choices=("0", "1"),
-        metavar="0|1",
-        default="0",
-        help="1: a first line `labels ...`, then the label and the probability of each label, in that order; "
-        "the model must come from odm-train -b 1",
-    )
-    parser.switch(
-        "--scores",
-        help="each line is the label, then the decision values in full precision: one for two classes "
-        "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more",
-    )
-    parser.option(
-        "-j", "--threads", type=positive_whole_number, metavar="N", help="threads (default: all cores)"
-    )
-    parser.switch("-q", "--quiet", help="do not print the accuracy")
-    for name in ("test_file", "model_file", "output_file"):
-        parser.add_argument(name)
-    return parser
-
-
-def predict(arguments: argparse.Namespace) -> int:
     from odmlib.data.files import open_output
     from odmlib.model.text_format import load_model
 
@@ -96,7 +48,7 @@ def predict(arguments: argparse.Namespace) -> int:
     model = load_model(arguments.model_file)
     if arguments.b == "1":
         model.require_probabilities()
-    rows, labels = read_rows(arguments.test_file, model, arguments.threads)
+    rows, labels = RowsForModels(arguments.test_file, arguments.threads).read(model)
     numbers = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -111,27 +63,66 @@ def predict(arguments: argparse.Namespace) -> int:
     for warning in caught:
         warn(PROGRAM, str(warning.message))
     with open_output(arguments.output_file) as stream:
-        for block in output_lines(model, places, numbers, header=arguments.b == "1"):
-            stream.write(block)
+        stream.writelines(output_lines(model, places, numbers, header=arguments.b == "1"))
     if not arguments.quiet:
         print_accuracy(model, places, labels, to_stderr=arguments.output_file == "-")
     return 0
 
 
-def read_rows(path: str, model: Model, threads: int | None) -> tuple[Dataset, NDArray[np.float64]]:
-    from odmlib.data.reading import read_dataset
+def make_parser() -> ToolParser:
+    parser = ToolParser(PROGRAM, "[options] test_file model_file output_file", DESCRIPTION, EXAMPLES)
+    parser.option(
+        "-b --probability 0|1",
+        "1: a first line `labels ...`, then the label and the probability of each label, in that order; "
+        "the model must come from odm-train -b 1",
+        dest="b",
+        choices=("0", "1"),
+        default="0",
+    )
+    parser.option(
+        "--scores",
+        "each line is the label, then the decision values in full precision: one for two classes "
+        "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more",
+    )
+    parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
+    parser.option("-q --quiet", "do not print the accuracy")
+    for name in ("test_file", "model_file", "output_file"):
+        parser.add_argument(name)
+    return parser
 
-    precomputed = model.formula.name == "precomputed"
-    rows, labels = read_dataset(path, zero_based=model.zero_based or precomputed, threads=threads)
-    if precomputed:
-        from odmlib.data.precomputed import test_values
 
-        rows = test_values(rows, model.n_features, "<stdin>" if path == "-" else path)
-    return rows, labels
+class RowsForModels:
+    """Data for models that may count features in different ways; each way is read once."""
+
+    def __init__(self, path: str, threads: int | None):
+        self.path, self.threads = path, threads
+        self.known: dict[bool, tuple[Dataset, Floats]] = {}
+
+    def read(self, model: Model) -> tuple[Dataset, Floats]:
+        from odmlib.data.reading import read_dataset
+
+        precomputed = model.formula.name == "precomputed"
+        zero_based = model.zero_based or precomputed
+        if zero_based not in self.known:
+            if self.known and self.path == "-":
+                raise UsageError(
+                    "these models count features differently: the data must be a file, not a pipe"
+                )
+            self.known[zero_based] = read_dataset(self.path, zero_based=zero_based, threads=self.threads)
+        rows, labels = self.known[zero_based]
+        if precomputed:
+            from odmlib.data.precomputed import test_values
+
+            rows = test_values(rows, model.n_features, shown_name(self.path))
+        return rows, labels
 
 
 def output_lines(
-    model: Model, places: NDArray[np.int64], numbers: NDArray[np.float64] | None, header: bool = False
+    model: Model,
+    places: Places,
+    numbers: Floats | None,
+    header: bool = False,
+    block_rows: int = BLOCK_ROWS,
 ) -> Iterator[bytes]:
     """The label of each row, `places` in the model's labels; then its numbers, where wanted.
 
@@ -142,17 +133,15 @@ def output_lines(
     names = [one_line(str(python_label(label))) for label in model.labels]
     if header:
         yield f"labels {' '.join(names)}\n".encode()
-    for begin in range(0, len(places), BLOCK_ROWS):
-        lines = [names[place] for place in places[begin : begin + BLOCK_ROWS].tolist()]
+    for begin in range(0, len(places), block_rows):
+        lines = [names[place] for place in places[begin : begin + block_rows].tolist()]
         if numbers is not None:
-            block = numbers[begin : begin + BLOCK_ROWS].reshape(len(lines), -1).tolist()
+            block = numbers[begin : begin + block_rows].reshape(len(lines), -1).tolist()
             lines = [f"{name} {' '.join(map(repr, row))}" for name, row in zip(lines, block, strict=True)]
         yield ("\n".join(lines) + "\n").encode()
 
 
-def print_accuracy(
-    model: Model, places: NDArray[np.int64], labels: NDArray[np.float64], to_stderr: bool
-) -> None:
+def print_accuracy(model: Model, places: Places, labels: Floats, to_stderr: bool) -> None:
     if model.labels.dtype.kind not in "fiub":
         say(PROGRAM, "the labels of this model are not numbers: no accuracy")
         return
@@ -160,6 +149,8 @@ def print_accuracy(
     line = f"Accuracy = {100 * right / len(labels):g}% ({right}/{len(labels)}) (classification)"
     print(line, file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
+
+main = partial(run_tool, PROGRAM, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,7 +6,6 @@ import math
 import os
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -24,10 +23,10 @@ class ProgressLine:
             train(X, y, callback=progress)
     """
 
-    def __init__(self, stream: TextIO | None):
+    def __init__(self, stream: TextIO | None, clock: Callable[[], float] = time.monotonic):
         self._stream = stream if stream is not None and stream.isatty() else None
         self._shown = 0  # characters on the line now
-        self._due = 0.0
+        self._clock, self._due = clock, 0.0
 
     def __call__(self, progress: Progress) -> None:
         if self._stream is not None:
@@ -35,8 +34,7 @@ class ProgressLine:
 
     def show(self, text: Callable[[], str]) -> None:
         """Rewrite the line, unless that was just done."""
-        now = time.monotonic()
-        if self._stream is not None and now >= self._due:
+        if self._stream is not None and (now := self._clock()) >= self._due:
             self._due = now + REFRESH_SECONDS
             self._rewrite(text())
 
@@ -47,9 +45,7 @@ class ProgressLine:
     def __enter__(self) -> ProgressLine:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.clear()
 
     def _rewrite(self, text: str) -> None:

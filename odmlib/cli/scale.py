@@ -1,20 +1,15 @@
-"""odm-scale [options] data_file
-
-Bring every feature into one interval, as svm-scale does; the result goes to stdout in full precision.
-
-    odm-scale -s train.range train.txt > train.scaled.txt
-    odm-scale -r train.range test.txt > test.scaled.txt
-"""
+"""odm-scale: bring every feature into one interval, as svm-scale does."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from odmlib.cli.common import ToolParser, UsageError, number, positive_whole_number, run_tool, warn
+from odmlib.cli.common import refuse_overwriting, run_tool, warn
+from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +19,6 @@ if TYPE_CHECKING:
     from odmlib.data.scaling import Scaling
 
 PROGRAM = "odm-scale"
-LOWER, UPPER = -1.0, 1.0
 
 DESCRIPTION = """\
 Scale data in LIBSVM format: each feature is mapped linearly so that its smallest
@@ -41,10 +35,6 @@ examples:
 Always scale test data with the ranges of the training data (-r). Range files are
 those of svm-scale: either program reads the other's.
 """
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_tool(PROGRAM, lambda: scale(sys.argv[1:] if argv is None else argv))
 
 
 def scale(argv: Sequence[str], target: str = "-") -> int:
@@ -67,7 +57,7 @@ def scale(argv: Sequence[str], target: str = "-") -> int:
         remarks = contradictions(options, scaling) + scaling.remark_unknown(dataset, options.zero_based)
     else:
         dataset, labels = read_data()
-        scaling = Scaling.fit(dataset, options.lower, options.upper, labels, options.target)
+        scaling = Scaling.fit(dataset, *feature_ends(options), labels, options.target)
         remarks = []
     remarks += scaling.remark_growth(dataset)
     labels = scaling.apply_labels(labels)
@@ -82,47 +72,36 @@ def scale(argv: Sequence[str], target: str = "-") -> int:
         first = 0
         for block in scaling.blocks(dataset):
             last = first + block.n_rows
-            stream.write(format_rows(block, labels[first:last], 0, block.n_rows, options.zero_based))
+            stream.write(format_rows(block, labels[first:last], options.zero_based))
             first = last
     return 0
 
 
 def make_parser() -> ToolParser:
-    parser = ToolParser(PROGRAM, DESCRIPTION, usage=f"{PROGRAM} [options] data_file", epilog=EXAMPLES)
+    parser = ToolParser(PROGRAM, "[options] data_file", DESCRIPTION, EXAMPLES)
     parser.add_argument("data_file", help="data in LIBSVM format, also .gz .bz2 .xz; - is stdin")
-    parser.option("-l", "--lower", type=number, metavar="LOWER", help="lower end for features (default -1)")
-    parser.option("-u", "--upper", type=number, metavar="UPPER", help="upper end for features (default 1)")
-    parser.option(
-        "-y",
-        "--target",
-        words=2,
-        type=number,
-        metavar="LOWER UPPER",
-        help="scale the labels too, to this interval (default: labels stay)",
-    )
-    parser.option("-s", "--save", metavar="FILE", help="save the ranges to FILE")
-    parser.option("-r", "--restore", metavar="FILE", help="take the ranges from FILE; - is stdin")
-    parser.option(
-        "-j", "--threads", type=positive_whole_number, metavar="N", help="threads (default: all cores)"
-    )
-    parser.switch("--zero-based", help="indices count from 0, in the data and in the range file")
-    parser.switch("-q", "--quiet", help="no warnings")
+    parser.option("-l --lower LOWER", "lower end for features (default -1)", type=number)
+    parser.option("-u --upper UPPER", "upper end for features (default 1)", type=number)
+    target = "scale the labels too, to this interval (default: labels stay)"
+    parser.option("-y --target LOWER UPPER", target, type=number)
+    parser.option("-s --save FILE", "save the ranges to FILE")
+    parser.option("-r --restore FILE", "take the ranges from FILE; - is stdin")
+    parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
+    parser.option("--zero-based", "indices count from 0, in the data and in the range file")
+    parser.option("-q --quiet", "no warnings")
     return parser
 
 
+def feature_ends(options: argparse.Namespace) -> tuple[float, float]:
+    lower, upper = options.lower, options.upper
+    return -1.0 if lower is None else lower, 1.0 if upper is None else upper
+
+
 def check(options: argparse.Namespace) -> None:
-    """What no single option can tell; fills in the defaults."""
+    """What no single option can tell."""
     if options.save is not None and options.restore is not None:
         raise UsageError("-s and -r cannot be used together: ranges are either made or taken")
-    options.given = {name for name in ("lower", "upper", "target") if getattr(options, name) is not None}
-    if options.lower is None:
-        options.lower = LOWER
-    if options.upper is None:
-        options.upper = UPPER
-    for lower, upper, flags in [
-        (options.lower, options.upper, "-l and -u"),
-        (*(options.target or (0, 1)), "-y"),
-    ]:
+    for lower, upper, flags in [(*feature_ends(options), "-l and -u"), (*(options.target or (0, 1)), "-y")]:
         if not lower < upper:
             raise UsageError(
                 f"{flags}: the lower end must be below the upper end, found {lower:g} and {upper:g}"
@@ -132,17 +111,9 @@ def check(options: argparse.Namespace) -> None:
     if options.save is not None:
         if options.save in ("-", "/dev/stdout"):
             raise UsageError("-s needs a file: the scaled data go to stdout")
-        if os.path.exists(options.save) and same_file(options.save, options.data_file):
-            raise UsageError(f"-s {options.save} would overwrite the data")
+        refuse_overwriting(options.save, [options.data_file], f"-s {options.save} would overwrite the data")
     if options.restore == "-" and options.data_file == "-":
         raise UsageError("ranges and data cannot both come from stdin")
-
-
-def same_file(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False
 
 
 def contradictions(options: argparse.Namespace, scaling: Scaling) -> list[str]:
@@ -150,17 +121,16 @@ def contradictions(options: argparse.Namespace, scaling: Scaling) -> list[str]:
     remarks = []
     for name, flag in (("lower", "-l"), ("upper", "-u")):
         wanted, found = getattr(options, name), getattr(scaling, name)
-        if name in options.given and wanted != found:
+        if wanted not in (None, found):
             remarks.append(f"{flag} {wanted:g} is ignored: the range file {options.restore} says {found:g}")
-    if "target" in options.given:
-        target = scaling.target
-        if target is None:
-            remarks.append(f"-y is ignored: the range file {options.restore} does not scale labels")
-        elif options.target != [target.lower, target.upper]:
-            says = f"{target.lower:g} {target.upper:g}"
-            remarks.append(f"-y is ignored: the range file {options.restore} says {says}")
+    target = scaling.target
+    if options.target is not None and (target is None or options.target != [target.lower, target.upper]):
+        says = "does not scale labels" if target is None else f"says {target.lower:g} {target.upper:g}"
+        remarks.append(f"-y is ignored: the range file {options.restore} {says}")
     return remarks
 
+
+main = partial(run_tool, PROGRAM, scale)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
-from odmlib.cli.common import UsageError
+from odmlib.cli.common import bad_values_as_usage
+from odmlib.cli.parser import UsageError
 from odmlib.errors import OdmError, ParameterError
 from odmlib.options import TrainOptions
 
@@ -35,8 +36,8 @@ NOT_AVAILABLE = {
 }
 
 
-def spark_options(arguments: argparse.Namespace, options: TrainOptions) -> TrainOptions:
-    """The options for training on a cluster; UsageError for what it cannot do."""
+def check_spark_options(arguments: argparse.Namespace, options: TrainOptions) -> None:
+    """UsageError for what a cluster cannot do."""
     if options.machine != "sodm":
         raise UsageError(f"--spark is for machine sodm (-s 6), found machine {options.machine}")
     for name, flag in NOT_AVAILABLE.items():
@@ -48,33 +49,24 @@ def spark_options(arguments: argparse.Namespace, options: TrainOptions) -> Train
         raise UsageError("--spark reads files where its tasks run, not standard input")
     if options.kernel == "linear" and options.partitions is not None:
         raise UsageError("--partitions has no meaning with kernel linear and --spark, which has its own")
-    try:
-        from odmlib.spark.limits import check_options
+    from odmlib.spark.limits import check_options
 
+    with bad_values_as_usage():
         check_options(options)
-    except ParameterError as error:
-        raise UsageError(str(error)) from None
-    return options
 
 
 def train_on_spark(arguments: argparse.Namespace, options: TrainOptions, progress: Any) -> Model:
     """The model of the rows in the file or directory."""
     progress.show(lambda: f"starting Spark at {arguments.spark}")
     with session(arguments.spark) as spark:
-        from odmlib.spark.blocks import Demands
         from odmlib.spark.files import Grammar, file_blocks
         from odmlib.spark.training import train_blocks
 
         grammar = Grammar(arguments.features, arguments.zero_based)
         name = arguments.training_set_file
         blocks = file_blocks(spark.sparkContext, name, grammar)
-        demands = Demands(
-            any_labels=True,
-            any_width=True,
-            more_classes="machines of more classes are trained without --spark",
-        )
         try:
-            return train_blocks(blocks, options, demands=demands)
+            return train_blocks(blocks, options, files=True)
         except ParameterError as error:
             told = str(error)  # faults of the text know their file
             raise OdmError(told if name in told else f"{name}: {told}") from None

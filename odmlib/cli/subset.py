@@ -1,21 +1,17 @@
-"""odm-subset [options] data_file size [subset_file] [rest_file]
-
-Draw a part of the rows at random, the lines unchanged: LIBSVM's subset.py, with a seed.
-
-    odm-subset big.txt 1000 small.txt
-    odm-subset big.txt 80% train.txt test.txt
-"""
+"""odm-subset: draw a part of the rows at random, lines unchanged; LIBSVM's subset.py, with a seed."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 
-from odmlib.cli.common import ToolParser, UsageError, run_tool, say, whole_number
+from odmlib.cli.common import refuse_overwriting, run_tool, say
+from odmlib.cli.parser import ToolParser, UsageError, explained
 from odmlib.names import SUBSET_METHODS
+from odmlib.values import read_whole
 
 PROGRAM = "odm-subset"
 
@@ -34,16 +30,12 @@ examples:
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_tool(PROGRAM, lambda: run(sys.argv[1:] if argv is None else argv))
-
-
 def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
-    outputs = [arguments.subset_file or "-"] + ([arguments.rest_file] if arguments.rest_file else [])
+    outputs = [arguments.subset_file or "-", *filter(None, [arguments.rest_file])]
     check_files(arguments.data_file, outputs)
     from odmlib.data.files import open_input, open_output
-    from odmlib.data.subset import RowLines, choose_rows, is_row, whole_lines
+    from odmlib.data.subset import choose_rows, is_row, row_labels, whole_lines
     from odmlib.errors import OdmError
 
     with ExitStack() as stack:
@@ -55,14 +47,15 @@ def run(argv: Sequence[str]) -> int:
 
             again = stack.enter_context(TemporaryFile())
         with open_input(arguments.data_file) as stream:
-            lines = RowLines(stream.name)
-            lines.read(stream, again)
-        size = rows_wanted(arguments.size, len(lines.labels))
-        if not lines.labels:
-            raise OdmError(f"{lines.name}: no rows found")
-        if size > len(lines.labels):
-            raise OdmError(f"{lines.name}: {size} rows are asked for, the file has {len(lines.labels)}")
-        chosen = choose_rows(lines.labels, size, arguments.s, arguments.seed).tolist()
+            name, labels = stream.name, row_labels(stream, stream.name, again)
+        size = arguments.size
+        if isinstance(size, float):  # a part
+            size = max(1, round(size * len(labels)))
+        if not labels:
+            raise OdmError(f"{name}: no rows found")
+        if size > len(labels):
+            raise OdmError(f"{name}: {size} rows are asked for, the file has {len(labels)}")
+        chosen = choose_rows(labels, size, arguments.s, arguments.seed).tolist()
         if again is not None:
             again.seek(0)
         place = 0
@@ -75,41 +68,30 @@ def run(argv: Sequence[str]) -> int:
                     streams[target].write(line)
                 place += 1
         if place != len(chosen):
-            raise OdmError(f"{lines.name}: the file changed while it was read")
+            raise OdmError(f"{name}: the file changed while it was read")
     if not arguments.quiet:
         say(PROGRAM, f"{size} of {len(chosen)} rows, {arguments.s}, seed {arguments.seed}")
     return 0
 
 
 def make_parser() -> ToolParser:
-    parser = ToolParser(
-        PROGRAM,
-        DESCRIPTION,
-        usage="odm-subset [options] data_file size [subset_file] [rest_file]",
-        epilog=EXAMPLES,
-    )
-    parser.option(
-        "-s",
-        "--method",
-        dest="s",
-        type=method,
-        default="stratified",
-        metavar="METHOD",
-        help="0 stratified: as many of each class as in the whole (default); 1 random",
-    )
-    parser.option("--seed", type=seed, default=0, metavar="N", help="seed of the choice (default 0)")
-    parser.switch("-q", "--quiet", help="say nothing")
+    usage = "[options] data_file size [subset_file] [rest_file]"
+    parser = ToolParser(PROGRAM, usage, DESCRIPTION, EXAMPLES)
+    methods = "0 stratified: as many of each class as in the whole (default); 1 random"
+    parser.option("-s --method METHOD", methods, type=method, default="stratified", dest="s")
+    parser.option("--seed N", "seed of the choice (default 0)", type=seed, default=0)
+    parser.option("-q --quiet", "say nothing")
     parser.add_argument("data_file")
-    parser.add_argument("size", type=size)
+    parser.add_argument("size", type=explained(size))
     parser.add_argument("subset_file", nargs="?")
     parser.add_argument("rest_file", nargs="?")
     return parser
 
 
 def seed(text: str) -> int:
-    value = whole_number(text)
+    value = read_whole(text)
     if value < 0:
-        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, found '{text}'")
+        raise ValueError(f"expected a whole number of 0 or more, found '{text}'")
     return value
 
 
@@ -117,7 +99,7 @@ def method(text: str) -> str:
     if text in ("0", "1"):
         return SUBSET_METHODS[int(text)]
     if text not in SUBSET_METHODS:
-        raise argparse.ArgumentTypeError(f"expected 0, 1, stratified or random, found '{text}'")
+        raise ValueError(f"expected 0, 1, stratified or random, found '{text}'")
     return text
 
 
@@ -132,11 +114,7 @@ def size(text: str) -> int | float:
             return int(text)
     except ValueError:
         pass
-    raise argparse.ArgumentTypeError(f"expected a number of rows or a part such as 80%, found '{text}'")
-
-
-def rows_wanted(wish: int | float, n_rows: int) -> int:
-    return wish if isinstance(wish, int) else max(1, round(wish * n_rows))
+    raise ValueError(f"expected a number of rows or a part such as 80%, found '{text}'")
 
 
 def check_files(data_file: str, outputs: Sequence[str]) -> None:
@@ -145,9 +123,10 @@ def check_files(data_file: str, outputs: Sequence[str]) -> None:
     if len(outputs) == 2 and os.path.realpath(outputs[0]) == os.path.realpath(outputs[1]):
         raise UsageError(f"the two parts would go to the same file {outputs[0]}")
     for name in outputs:
-        if os.path.isfile(data_file) and os.path.exists(name) and os.path.samefile(data_file, name):
-            raise UsageError(f"the output would replace the input {data_file}")
+        refuse_overwriting(name, [data_file])
 
+
+main = partial(run_tool, PROGRAM, run)
 
 if __name__ == "__main__":
     sys.exit(main())

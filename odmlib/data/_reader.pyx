@@ -19,6 +19,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memmove
 from cython.view cimport array as view_array
 
+import numpy as np
+
 from odmlib._core.numbers cimport (
     NUMBER_INFINITE, NUMBER_MALFORMED, NUMBER_OK, parse_by_strtod, parse_number as parse_number_at, whole_is_exact
 )
@@ -385,19 +387,15 @@ cdef class RowParser:
         return 0
 
     def finish(self):
-        """Hand over (row pointers, columns, values, labels) as buffers; None stands for an empty one."""
+        """Hand over row pointers, columns, values and labels."""
         cdef Job *job = &self.job
-        indptr = owner_of(job.indptr, job.n_rows + 1, sizeof(index_t), "q")
-        job.indptr = NULL
-        columns = owner_of(job.columns, job.n_values, sizeof(column_t), "i")
-        job.columns = NULL
-        values = owner_of(job.values, job.n_values, sizeof(value_t), "d")
-        job.values = NULL
-        labels = owner_of(job.labels, job.n_rows, sizeof(value_t), "d")
-        job.labels = NULL
-        self.row_room = 0
-        self.value_room = 0
-        return indptr, columns, values, labels
+        self.row_room = self.value_room = 0
+        return (
+            handed_over(<void **>&job.indptr, job.n_rows + 1, np.dtype(np.int64)),
+            handed_over(<void **>&job.columns, job.n_values, np.dtype(np.int32)),
+            handed_over(<void **>&job.values, job.n_values, np.dtype(np.float64)),
+            handed_over(<void **>&job.labels, job.n_rows, np.dtype(np.float64)),
+        )
 
 
 cdef void cut_chunks(Job *job, const char *begin, const char *end, index_t chunk_bytes) noexcept nogil:
@@ -422,17 +420,19 @@ cdef void *resized(void *memory, size_t n_bytes) except NULL:
     return memory
 
 
-cdef object owner_of(void *memory, index_t n_items, size_t item_bytes, str format):
-    """An object with the buffer protocol that owns `memory`; room that was not used is given back."""
+cdef object handed_over(void **place, index_t n_items, dtype):
+    """An array that owns the memory at `place` from now on; room that was not used is given back."""
+    cdef void *memory = place[0]
+    cdef index_t item_bytes = dtype.itemsize
     cdef view_array owner
     if n_items == 0:
-        free(memory)
-        return None
-    owner = view_array(shape=(n_items,), itemsize=item_bytes, format=format, allocate_buffer=False)
+        return np.empty(0, dtype)
+    owner = view_array(shape=(n_items,), itemsize=item_bytes, format=dtype.char, allocate_buffer=False)
+    place[0] = NULL
     cdef void *fitted = realloc(memory, n_items * item_bytes)
     owner.data = <char *>(memory if fitted == NULL else fitted)
     owner.callback_free_data = free
-    return owner
+    return np.asarray(owner, dtype)
 
 
 def parse_number(bytes text, bint by_strtod=False):

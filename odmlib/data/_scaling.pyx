@@ -6,11 +6,8 @@ from odmlib._core.types cimport column_t, index_t
 
 
 def gather_ranges(
-    const column_t[::1] indices,
-    const double[::1] values,
-    index_t[::1] counts,
-    double[::1] minimum,
-    double[::1] maximum,
+    const column_t[::1] indices, const double[::1] values,
+    index_t[::1] counts, double[::1] minimum, double[::1] maximum,
 ):
     """Count the stored values of each column and widen its range by them."""
     cdef index_t k, j
@@ -27,23 +24,12 @@ def gather_ranges(
 
 
 def scale_rows(
-    const index_t[::1] indptr,
-    const column_t[::1] indices,
-    const double[::1] values,
-    index_t first_row,
-    index_t last_row,
-    const column_t[::1] columns,
-    const double[::1] minimum,
-    const double[::1] maximum,
-    double lower,
-    double upper,
-    const column_t[::1] filled_columns,
-    const double[::1] filled_values,
-    index_t[::1] new_indptr,
-    column_t[::1] new_indices,
-    double[::1] new_values,
+    const index_t[::1] indptr, const column_t[::1] indices, const double[::1] values,
+    const column_t[::1] columns, const double[::1] minimum, const double[::1] maximum, double lower, double upper,
+    const column_t[::1] filled_columns, const double[::1] filled_values,
+    index_t[::1] new_indptr, column_t[::1] new_indices, double[::1] new_values,
 ):
-    """Scale rows first_row..last_row-1 into the new arrays; zeros are left out.
+    """Scale the rows into the new arrays; zeros are left out.
 
     `columns` are the known columns, ascending; stored values elsewhere are dropped. `filled_columns` are
     those where an absent entry, a zero, becomes `filled_values`. Returns the number of values written, or
@@ -56,10 +42,10 @@ def scale_rows(
     cdef double value
     with nogil:
         new_indptr[0] = 0
-        for i in range(last_row - first_row):
+        for i in range(indptr.shape[0] - 1):
             slot = 0
             fill = 0
-            for k in range(indptr[first_row + i], indptr[first_row + i + 1]):
+            for k in range(indptr[i], indptr[i + 1]):
                 j = indices[k]
                 while fill < n_filled and filled_columns[fill] < j:
                     new_indices[written] = filled_columns[fill]

@@ -27,12 +27,12 @@ cdef inline char *write_index(char *out, index_t index) noexcept nogil:
 
 
 def format_rows(const index_t[::1] indptr, const column_t[::1] indices, const value_t[::1] values,
-                const value_t[::1] labels, index_t first_row, index_t last_row, index_t base):
-    """The rows first_row .. last_row-1 as bytes; `base` is the number that the text gives to column 0."""
-    if not 0 <= first_row <= last_row < indptr.shape[0] or labels.shape[0] + 1 != indptr.shape[0]:
-        raise IndexError(f"rows {first_row} to {last_row} of {indptr.shape[0] - 1}, {labels.shape[0]} labels")
-    cdef index_t n_values = indptr[last_row] - indptr[first_row]
-    cdef size_t room = (last_row - first_row) * (NUMBER_CHARS + 1) + n_values * (INDEX_CHARS + NUMBER_CHARS + 2) + 1
+                const value_t[::1] labels, index_t base):
+    """The rows as bytes; `base` is the number that the text gives to column 0."""
+    cdef index_t n_rows = indptr.shape[0] - 1
+    if labels.shape[0] != n_rows:
+        raise IndexError(f"{n_rows} rows, {labels.shape[0]} labels")
+    cdef size_t room = n_rows * (NUMBER_CHARS + 1) + indptr[n_rows] * (INDEX_CHARS + NUMBER_CHARS + 2) + 1
     cdef char *text = <char *>malloc(room)
     cdef char *out = text
     cdef index_t i, k
@@ -40,7 +40,7 @@ def format_rows(const index_t[::1] indptr, const column_t[::1] indices, const va
         raise MemoryError()
     try:
         with nogil:
-            for i in range(first_row, last_row):
+            for i in range(n_rows):
                 out = write_number(labels[i], out)
                 for k in range(indptr[i], indptr[i + 1]):
                     out[0] = c' '

@@ -16,24 +16,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats
 from odmlib.data._reader import PADDING, Fault, RowParser
-from odmlib.data.dataset import MAX_FEATURES, Dataset
+from odmlib.data.dataset import Dataset, sound_rows
 from odmlib.data.faults import describe, token_at
 from odmlib.data.files import Source, open_input
 from odmlib.data.labels import python_label
-from odmlib.data.reading import (
-    BLOCK_BYTES,
-    as_array,
-    checked_features,
-    fill_block,
-    next_block,
-    text_start,
-)
+from odmlib.data.reading import BLOCK_BYTES, allowed_indices, checked_features, text_blocks
 from odmlib.data.scaling import ColumnRanges
 from odmlib.errors import DataFormatError
 
 FAULTS_PER_LINE = 20  # the rest of a line of garbage tells nothing new
 AFTER_FAULT_BYTES = 1 << 12  # read with care behind a fault: the next may be near
+
+LABEL_OR_VALUE = (
+    Fault.BAD_LABEL, Fault.INFINITE_LABEL, Fault.INEXACT_LABEL, Fault.BAD_VALUE, Fault.INFINITE_VALUE,
+)  # fmt: skip
 
 WIDE_RANGE = 10.0  # values beyond: worth scaling
 UNEVEN_RANGES = 1000.0  # ratio of the widest feature to the narrowest one: worth scaling
@@ -118,36 +116,25 @@ class _Checker:
         self.features = checked_features(features)
         self.zero_based = zero_based
         self.max_faults = max_faults
-        self.base = 0 if zero_based else 1
-        self.largest = (MAX_FEATURES if self.features is None else self.features) - 1 + self.base
         # one chunk: text with a fault leaves nothing behind
         self.rows = self._parser()
 
     def _parser(self) -> RowParser:
-        return RowParser(self.base, self.largest, False, 1, 1 << 40)
+        return RowParser(*allowed_indices(self.features, self.zero_based), False, 1, 1 << 40)
 
     def add(self, line: int, column: int, message: str) -> None:
         self.check.n_faults += 1
         if self.max_faults is None or len(self.check.faults) < self.max_faults:
             self.check.faults.append(FaultFound(line, column, message))
 
-    def read(self, stream: Any) -> tuple[Dataset, NDArray[np.float64]]:
-        block, filled, ended, at_start = bytearray(BLOCK_BYTES + PADDING), 0, False, True
-        while not ended:  # Python delivers Ctrl-C between two blocks
-            unfinished = filled
-            filled, ended = fill_block(stream, block, filled)
-            begin = text_start(block, filled, self.check.name, DataFormatError) if at_start else 0
-            end = block.rfind(b"\n", unfinished, filled) + 1
+    def read(self, stream: Any) -> tuple[Dataset, Floats]:
+        for block, begin, end in text_blocks(
+            stream, (self.check.name, DataFormatError), BLOCK_BYTES, BLOCK_BYTES
+        ):
             self._lines(block, begin, end)
-            at_start = at_start and end == 0
-            block, filled = next_block(block, end, filled, BLOCK_BYTES)
-        n_columns = self.rows.n_columns
+        width = self.rows.n_columns if self.features is None else self.features
         indptr, indices, values, labels = self.rows.finish()
-        width = n_columns if self.features is None else self.features
-        rows = Dataset(
-            as_array(indptr, np.int64), as_array(indices, np.int32), as_array(values, np.float64), width
-        )
-        return rows, as_array(labels, np.float64)
+        return sound_rows(indptr, indices, values, width), labels
 
     def _lines(self, block: bytearray, begin: int, end: int) -> None:
         """Whole lines: large pieces while all is well, small ones behind a fault."""
@@ -186,35 +173,26 @@ class _Checker:
 
 def _mend(text: bytearray, fault: Fault, place: int, length: int) -> bool:
     """Put something harmless in the place of a fault, byte for byte; false where nothing can be done."""
+    start, harmless = place, b""  # blanks
     if fault == Fault.STRAY_RETURN:
-        text[place : place + 1] = b" "
-        return True
-    if fault in (Fault.BAD_LABEL, Fault.INFINITE_LABEL, Fault.INEXACT_LABEL) and length:
-        text[place : place + length] = b"0".ljust(length)
-        return True
-    if fault in (Fault.BAD_VALUE, Fault.INFINITE_VALUE):
-        if length:  # the index still counts for the order
-            text[place : place + length] = b"0".ljust(length)
-            return True
+        length = 1
+    elif fault in LABEL_OR_VALUE and length:
+        harmless = b"0"  # the index of a value still counts for the order
+    elif fault in (Fault.BAD_VALUE, Fault.INFINITE_VALUE):
         start = max(text.rfind(b" ", 0, text.rfind(b":", 0, place)), text.rfind(b"\t", 0, place - 1)) + 1
-        if start <= 0:
-            return False
-        text[start:place] = b" " * (place - start)
-        return True
-    if length == 0:
-        return False
-    if text[place + length - 1] == 0x3A:  # `3: 0.5`: the value stands apart
+        length = place - start if start else 0
+    elif length and text[place + length - 1] == 0x3A:  # `3: 0.5`: the value stands apart
         while text[place + length] in b" \t":
             length += 1
         length += len(token_at(text, place + length))
-    text[place : place + length] = b" " * length
-    return True
+    text[start : start + length] = harmless.ljust(length)
+    return length > 0
 
 
 # ---------------------------------------------------------------------------------------- statistics
 
 
-def statistics(rows: Dataset, labels: NDArray[np.float64], zero_based: bool = False) -> dict[str, Any]:
+def statistics(rows: Dataset, labels: Floats, zero_based: bool = False) -> dict[str, Any]:
     """What the rows hold; entries that are not stored are zeros."""
     ranges = ColumnRanges.of(rows)
     constant = ranges.minimum == ranges.maximum
@@ -257,7 +235,7 @@ def statistics(rows: Dataset, labels: NDArray[np.float64], zero_based: bool = Fa
     }
 
 
-def count_duplicates(rows: Dataset, labels: NDArray[np.float64]) -> tuple[int, int]:
+def count_duplicates(rows: Dataset, labels: Floats) -> tuple[int, int]:
     """Rows whose features stood before already, and how many rows no machine can get right because rows of
     the same features have another label more often.
 

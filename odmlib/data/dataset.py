@@ -3,16 +3,20 @@
 Values are float64, columns int32, row offsets int64; columns ascend within a row without repeats, and
 every value is finite. Dense or foreign sparse input is converted once, here, at the border; values that are
 float64 already, of a CSR matrix or of a dense one without zeros in row order, are shared and not copied.
+Row offsets and columns are copied and the copies are checked: compiled loops follow them without looking,
+and the caller may change the arrays while a thread trains.
 """
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from odmlib._core.vectors import inner
+from odmlib._core.arrays import Columns, Floats, Places, gathered
+from odmlib._core.vectors import inner, squared_norms
 from odmlib.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -37,18 +41,38 @@ class Dataset:
 
     __slots__ = ("indices", "indptr", "n_features", "values")
 
-    def __init__(
-        self,
-        indptr: NDArray[np.int64],
-        indices: NDArray[np.int32],
-        values: NDArray[np.float64],
-        n_features: int,
-    ):
-        """Wrap arrays that already keep the promises above; `from_any` is for those that may not."""
-        self.indptr = _read_only(indptr)
-        self.indices = _read_only(indices)
-        self.values = _read_only(values)
-        self.n_features = int(n_features)
+    indptr: Places
+    indices: Columns
+    values: Floats
+    n_features: int
+
+    def __init__(self, indptr: Places, indices: Columns, values: Floats, n_features: int):
+        """Take arrays that keep the promises above, which is checked; `from_any` converts others."""
+        width = checked_width(n_features, "n_features")
+        indptr, indices = np.array(indptr), np.array(indices)
+        values = np.ascontiguousarray(_as_float64(np.asarray(values), "values"))
+        if not indptr.ndim == indices.ndim == values.ndim == 1:
+            raise ParameterError("indptr, indices and values must have one dimension")
+        shape, n_given = (len(indptr) - 1, width), len(indices)
+        indptr, indices = _checked_structure(indptr, indices, len(values), shape, "a Dataset")
+        if not indptr[-1] == n_given == len(values):
+            raise ParameterError(
+                f"indptr ends at {indptr[-1]}, expected the number of indices ({n_given}) and of values "
+                f"({len(values)})"
+            )
+        if not _ascend(indptr, indices):
+            raise ParameterError("indices must ascend within every row, without repeats")
+        self._fill(indptr, indices, values, width)
+
+    def _fill(self, indptr: Places, indices: Columns, values: Floats, n_features: int) -> None:
+        put = object.__setattr__
+        put(self, "indptr", _read_only(indptr))
+        put(self, "indices", _read_only(indices))
+        put(self, "values", _read_only(values))
+        put(self, "n_features", int(n_features))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a Dataset is never changed: {name} cannot be set")
 
     @property
     def n_rows(self) -> int:
@@ -69,7 +93,7 @@ class Dataset:
         return f"Dataset({self.n_rows} rows, {self.n_features} features, {self.n_nonzeros} nonzeros)"
 
     def __reduce__(self) -> tuple:
-        return Dataset, (self.indptr, self.indices, self.values, self.n_features)
+        return sound_rows, (self.indptr, self.indices, self.values, self.n_features)
 
     @classmethod
     def from_any(cls, X: Any, name: str = "X") -> Dataset:
@@ -89,18 +113,19 @@ class Dataset:
         _check_width(X.shape[1], name)
         if X.dtype.kind in "iu":
             X = X.astype(np.float64)  # before duplicates are added up: narrow integers would wrap
+        _check_conversion(X, name)
         rows = X.tocsr()
-        _check_structure(rows, name)
-        if not rows.has_canonical_format:
-            rows = rows.copy()  # the caller's matrix stays as it was
-            rows.sum_duplicates()
-        n_stored = int(rows.indptr[-1])  # the arrays may have spare room behind
-        return cls(
-            np.ascontiguousarray(rows.indptr, dtype=np.int64),
-            np.ascontiguousarray(rows.indices[:n_stored], dtype=np.int32),
-            np.ascontiguousarray(_as_float64(rows.data[:n_stored], name)),
-            rows.shape[1],
+        data = rows.data
+        indptr, indices = _checked_structure(
+            np.array(rows.indptr), np.array(rows.indices), len(data), rows.shape, name
         )
+        data = data[: indptr[-1]]  # there may be spare room behind
+        if not _ascend(indptr, indices):  # scipy's own flag may be older than the arrays
+            summed = type(rows)((data.copy(), indices, indptr), shape=rows.shape)
+            summed.sum_duplicates()
+            indptr, indices, data = summed.indptr.astype(np.int64), summed.indices, summed.data
+        values = np.ascontiguousarray(_as_float64(data, name))
+        return sound_rows(indptr, np.ascontiguousarray(indices, dtype=np.int32), values, rows.shape[1])
 
     @classmethod
     def _from_dense(cls, X: Any, name: str) -> Dataset:
@@ -123,7 +148,7 @@ class Dataset:
         indptr = np.zeros(array.shape[0] + 1, dtype=np.int64)
         np.cumsum(present.sum(axis=1), out=indptr[1:])
         indices = np.nonzero(present)[1].astype(np.int32)
-        return cls(indptr, indices, array[present], array.shape[1])
+        return sound_rows(indptr, indices, array[present], array.shape[1])
 
     def to_scipy(self) -> csr_array:
         """The same rows as a scipy.sparse.csr_array; the values are shared, not copied."""
@@ -135,60 +160,73 @@ class Dataset:
         indices = self.indices.astype(width, copy=False)
         return csr_array((self.values, indices, indptr), shape=self.shape, copy=False)
 
-    def dense_view(self) -> NDArray[np.float64]:
+    def dense_view(self) -> Floats:
         """The rows as a matrix not to be written to: no copy where every entry is stored."""
         full = self.n_nonzeros == self.n_rows * self.n_features
         return self.values.reshape(self.shape) if full else self.to_dense()
 
-    def to_dense(self) -> NDArray[np.float64]:
+    def to_dense(self) -> Floats:
         """The same rows as a numpy matrix."""
         dense = np.zeros(self.shape)
         dense[self.row_of_each(), self.indices] = self.values
         return dense
 
-    def row_of_each(self) -> NDArray[np.int64]:
+    def row_of_each(self) -> Places:
         """The row to which each stored value belongs."""
         return np.repeat(np.arange(self.n_rows), np.diff(self.indptr))
 
-    def take(self, rows: NDArray[np.int64]) -> Dataset:
+    def take(self, rows: Places) -> Dataset:
         """The given rows, in the given order."""
         rows = np.asarray(rows, dtype=np.int64)
-        lengths = np.diff(self.indptr)[rows]
-        indptr = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=indptr[1:])
-        # position k of the result comes from its row's start plus its place in the row
-        positions = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
-        return Dataset(indptr, self.indices[positions], self.values[positions], self.n_features)
+        indptr, places = gathered(self.indptr, rows)
+        return sound_rows(indptr, self.indices[places], self.values[places], self.n_features)
+
+    def part(self, first: int, last: int) -> Dataset:
+        """The rows first .. last-1; their columns and values are shared."""
+        if not 0 <= first <= last <= self.n_rows:
+            raise IndexError(f"rows {first} to {last} of {self.n_rows}")
+        values = slice(self.indptr[first], self.indptr[last])
+        indptr = self.indptr[first : last + 1] - self.indptr[first]
+        return sound_rows(indptr, self.indices[values], self.values[values], self.n_features)
+
+    def kept(self, mask: NDArray[np.bool_], n_features: int, indices: Columns | None = None) -> Dataset:
+        """The rows with only those stored values where `mask` is true; `indices` are their new columns."""
+        indptr = np.concatenate([[0], np.cumsum(mask)])[self.indptr]
+        columns = self.indices if indices is None else indices
+        return sound_rows(indptr, columns[mask], self.values[mask], n_features)
 
     def with_features(self, n_features: int) -> Dataset:
         """The same rows told to have `n_features` columns; stored values beyond are left out."""
         if self.n_nonzeros == 0 or int(self.indices.max()) < n_features:
-            return Dataset(self.indptr, self.indices, self.values, n_features)
-        kept = self.indices < n_features
-        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
-        return Dataset(indptr, self.indices[kept], self.values[kept], n_features)
+            return sound_rows(self.indptr, self.indices, self.values, n_features)
+        return self.kept(self.indices < n_features, n_features)
 
-    def used_columns(self) -> NDArray[np.int32]:
+    def used_columns(self) -> Columns:
         """Columns that hold at least one stored value, ascending."""
         return np.unique(self.indices)
 
-    def on_columns(self, columns: NDArray[np.int32]) -> Dataset:
+    def on_columns(self, columns: Columns) -> Dataset:
         """The same rows on the given ascending columns only, renumbered from 0."""
         places = np.searchsorted(columns, self.indices)
         places[places == len(columns)] = 0
         kept = columns[places] == self.indices if len(columns) else np.zeros(len(places), dtype=bool)
-        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
-        return Dataset(indptr, places[kept].astype(np.int32), self.values[kept], len(columns))
+        return self.kept(kept, len(columns), places.astype(np.int32))
 
-    def squared_norms(self) -> NDArray[np.float64]:
+    def compact(self, few: int) -> tuple[Dataset, Columns | None]:
+        """The rows with their columns renumbered if there are more than stored values, and more than `few`.
+
+        Second: the columns kept, or None when the numbers stay as they are.
+        """
+        if self.n_features <= max(few, self.n_nonzeros):
+            return self, None
+        columns = self.used_columns()
+        return self.on_columns(columns), columns
+
+    def squared_norms(self) -> Floats:
         """Squared Euclidean length of each row."""
-        # the 0 behind gives empty rows at the end a place to start
-        squares = np.append(self.values * self.values, 0.0)
-        norms = np.add.reduceat(squares, self.indptr[:-1])
-        norms[np.diff(self.indptr) == 0] = 0.0  # reduceat gives the next value for an empty row
-        return norms
+        return squared_norms(self.indptr, self.values)
 
-    def variance(self, weights: NDArray[np.float64] | None = None) -> float:
+    def variance(self, weights: Floats | None = None) -> float:
         """Variance over all entries, zeros included; rows count by their weights."""
         entries = self.n_rows * self.n_features
         if entries == 0:
@@ -204,9 +242,14 @@ class Dataset:
         return (deviations + (entries - self.n_nonzeros) * mean * mean) / entries
 
 
-def from_entries(
-    rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64], shape: tuple[int, int]
-) -> Dataset:
+def sound_rows(indptr: Places, indices: Columns, values: Floats, n_features: int) -> Dataset:
+    """A Dataset of arrays that keep its promises by the way they were made: nothing is checked or copied."""
+    rows = Dataset.__new__(Dataset)
+    rows._fill(indptr, indices, values, n_features)
+    return rows
+
+
+def from_entries(rows: Places, columns: Places | Columns, values: Floats, shape: tuple[int, int]) -> Dataset:
     """Rows with the given entries, in any order; entries at the same place are added up."""
     order = np.lexsort((columns, rows))
     rows, columns, values = rows[order], columns[order], values[order]
@@ -216,13 +259,19 @@ def from_entries(
         starts = np.flatnonzero(new)
         rows, columns, values = rows[starts], columns[starts], np.add.reduceat(values, starts)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))]).astype(np.int64)
-    return Dataset(indptr, columns.astype(np.int32), values, shape[1])
+    return sound_rows(indptr, columns.astype(np.int32), values, shape[1])
 
 
-def dense_rows(values: NDArray[np.float64]) -> Dataset:
+def without_zeros(rows: Dataset) -> Dataset:
+    """The same rows with no zero stored; the very same object where none is."""
+    kept = rows.values != 0
+    return rows if kept.all() else rows.kept(kept, rows.n_features)
+
+
+def dense_rows(values: Floats) -> Dataset:
     """A matrix as rows in which every entry is stored, zeros too; contiguous values are shared."""
     n, width = values.shape
-    return Dataset(
+    return sound_rows(
         np.arange(n + 1, dtype=np.int64) * width,
         np.tile(np.arange(width, dtype=np.int32), n),
         np.ascontiguousarray(values).reshape(-1),
@@ -234,7 +283,7 @@ def stacked(parts: list[Dataset]) -> Dataset:
     """The rows of all parts (at least one), one part below the other, as wide as the widest."""
     ends = np.cumsum([part.n_nonzeros for part in parts])
     indptr = [part.indptr[1:] + end - part.n_nonzeros for part, end in zip(parts, ends, strict=True)]
-    return Dataset(
+    return sound_rows(
         np.concatenate([[0], *indptr]).astype(np.int64),
         np.concatenate([part.indices for part in parts]),
         np.concatenate([part.values for part in parts]),
@@ -242,10 +291,10 @@ def stacked(parts: list[Dataset]) -> Dataset:
     )
 
 
-def summed_rows(rows: Dataset, places: NDArray[np.int64], n_places: int) -> Dataset:
+def summed_rows(rows: Dataset, places: Places, n_places: int) -> Dataset:
     """Row j of the result is the sum of the rows i with places[i] = j."""
     shape = n_places, rows.n_features
-    return from_entries(places[rows.row_of_each()], rows.indices.astype(np.int64), rows.values, shape)
+    return from_entries(places[rows.row_of_each()], rows.indices, rows.values, shape)
 
 
 def _check_width(width: int, name: str) -> None:
@@ -253,7 +302,7 @@ def _check_width(width: int, name: str) -> None:
         raise ParameterError(f"{name} has {width} features, the limit is {MAX_FEATURES}")
 
 
-def _as_float64(array: NDArray, name: str) -> NDArray[np.float64]:
+def _as_float64(array: NDArray, name: str) -> Floats:
     if array.dtype.kind == "c":
         raise ParameterError(f"{name} holds complex numbers, expected real ones")
     if array.dtype.kind not in "biufO":
@@ -268,17 +317,61 @@ def _as_float64(array: NDArray, name: str) -> NDArray[np.float64]:
     return converted
 
 
-def _check_structure(rows: Any, name: str) -> None:
-    """Refuse index arrays that point outside: compiled loops follow them without looking."""
-    indptr, indices = rows.indptr, rows.indices
-    sound = len(indptr) == rows.shape[0] + 1 and indptr[0] == 0 and bool((np.diff(indptr) >= 0).all())
-    n_stored = int(indptr[-1])
-    sound = sound and n_stored <= min(len(indices), len(rows.data))
-    if sound and n_stored:
-        used = indices[:n_stored]
-        sound = int(used.min()) >= 0 and int(used.max()) < rows.shape[1]
+def checked_width(given: Any, name: str) -> int:
+    """A number of features that the user gave."""
+    try:
+        width = operator.index(given)
+    except TypeError:
+        raise ParameterError(f"{name} must be a whole number, found {given!r}") from None
+    if not 0 <= width <= MAX_FEATURES:
+        raise ParameterError(f"{name} must be from 0 to {MAX_FEATURES}, found {width}")
+    return width
+
+
+def _checked_structure(
+    indptr: NDArray, indices: NDArray, n_values: int, shape: tuple[int, int], name: str
+) -> tuple[Places, Columns]:
+    """Row offsets and columns in use, both of our types; refuse those that point outside.
+
+    They must be the caller's no longer: what is checked here must not change afterwards.
+    """
+    sound = indptr.dtype.kind in "iu" and (indices.dtype.kind in "iu" or not len(indices))
+    sound = (
+        sound
+        and len(indptr) == shape[0] + 1 > 0
+        and indptr[0] == 0
+        and bool((indptr[1:] >= indptr[:-1]).all())
+    )
+    sound = sound and int(indptr[-1]) <= min(len(indices), n_values)
+    if sound:
+        indices = indices[: int(indptr[-1])]
+        sound = not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < shape[1])
     if not sound:
-        raise ParameterError(f"{name} has index arrays that do not fit its shape {rows.shape}")
+        raise ParameterError(f"{name} has index arrays that do not fit its shape {shape}")
+    return indptr.astype(np.int64, copy=False), indices.astype(np.int32, copy=False)
+
+
+def _check_conversion(X: Any, name: str) -> None:
+    """Refuse what scipy's own conversion to CSR would follow out of its arrays."""
+    kind = getattr(X, "format", "")
+    if kind in ("csc", "bsr"):
+        height, width = X.blocksize if kind == "bsr" else (1, 1)
+        shape = X.shape[0] // height, X.shape[1] // width
+        _checked_structure(X.indptr, X.indices, len(X.data), shape if kind == "bsr" else shape[::-1], name)
+    elif kind == "coo":
+        for places, size in zip((X.row, X.col), X.shape, strict=True):
+            if len(places) != len(X.data) or (
+                len(places) and not 0 <= int(places.min()) <= int(places.max()) < size
+            ):
+                raise ParameterError(f"{name} has index arrays that do not fit its shape {X.shape}")
+
+
+def _ascend(indptr: Places, indices: Columns) -> bool:
+    """Whether columns ascend within every row, without repeats."""
+    falls = indices[1:] <= indices[:-1]
+    begins = indptr[(indptr > 0) & (indptr < len(indices))]
+    falls[begins - 1] = False
+    return not falls.any()
 
 
 def _read_only(array: NDArray) -> NDArray:

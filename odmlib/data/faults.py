@@ -8,6 +8,18 @@ from odmlib.data._reader import Fault
 
 SHOWN_CHARACTERS = 40
 
+PLAIN = {
+    Fault.INFINITE_LABEL: "expected a finite number, {found}",
+    Fault.INFINITE_VALUE: "expected a finite number, {found}",
+    Fault.INEXACT_LABEL: "expected a label that a double can hold exactly, {found}",
+    Fault.INDEX_ZERO: "expected an index of 1 or more, {found} "
+    "(a file that counts from 0 needs --zero-based or zero_based=True)",
+    Fault.INDEX_NOT_ASCENDING: "expected an index above {previous} (indices ascend in a row), {found}",
+    Fault.STRAY_RETURN: "found a carriage return inside the line, expected lines to end with LF or CR LF",
+    Fault.EMPTY_LINE: "expected a row, found an empty line",
+    Fault.COMMENT: "expected the end of the line, found a comment",
+}
+
 _TOKEN = re.compile(rb"[^ \t\n#]*")
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
@@ -31,34 +43,24 @@ def token_at(text: bytearray, place: int) -> bytes:
 def describe(fault: int, token: bytes, previous: int, features: int | None, zero_based: bool) -> str:
     """The message for one fault; `token` is what stands at its place."""
     found = f"found {shown(token)}" if token else "found the end of the line"
-    if fault in (Fault.INFINITE_LABEL, Fault.INFINITE_VALUE):
-        return f"expected a finite number, {found}"
+    if fault in PLAIN:
+        return PLAIN[fault].format(found=found, previous=previous)
     if fault == Fault.BAD_LABEL:
         return _bad_label(token, found)
-    if fault == Fault.INEXACT_LABEL:
-        return f"expected a label that a double can hold exactly, {found}"
     if fault == Fault.BAD_QID:
         return f"expected qid:N with a whole number N, {found}" if token.startswith(b"qid:") else _item(found)
     if fault == Fault.BAD_ITEM:
         return _bad_item(token, found)
-    if fault == Fault.INDEX_ZERO:
-        hint = "a file that counts from 0 needs --zero-based or zero_based=True"
-        return f"expected an index of 1 or more, {found} ({hint})"
-    if fault == Fault.INDEX_TOO_LARGE:
-        if features is None:
-            return f"expected an index of at most {2**31 - 1 - zero_based}, {found}"
-        if features == 0:
-            return f"expected no items for 0 features, {found}"
-        return f"expected an index of at most {features - zero_based} for {features} features, {found}"
-    if fault == Fault.INDEX_NOT_ASCENDING:
-        return f"expected an index above {previous} (indices ascend in a row), {found}"
     if fault == Fault.BAD_VALUE:
         return _bad_value(token, found)
-    if fault == Fault.STRAY_RETURN:
-        return "found a carriage return inside the line, expected lines to end with LF or CR LF"
-    if fault == Fault.EMPTY_LINE:
-        return "expected a row, found an empty line"
-    return "expected the end of the line, found a comment"
+    if features == 0:  # an index too large
+        return f"expected no items for 0 features, {found}"
+    most = (
+        f"{2**31 - 1 - zero_based}"
+        if features is None
+        else f"{features - zero_based} for {features} features"
+    )
+    return f"expected an index of at most {most}, {found}"
 
 
 def _item(found: str) -> str:

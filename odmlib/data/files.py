@@ -1,10 +1,13 @@
 """Opening what the user named, for reading and for writing.
 
 Input: a path, "-" for standard input, an open file (binary or text), or the bytes themselves. gzip, bzip2
-and xz are recognised by their first bytes, so that names do not matter and pipes work.
+and xz are recognised by their first bytes, so that names do not matter and pipes work. What they unpack to
+may be limited, since a small file can hold a thousand times its size.
 
 Output: a path, "-" for standard output, or an open file. A regular file is written under a temporary name
 in the same directory and renamed when all went well: whoever looks sees the old file or the whole new one.
+The temporary is made when the first bytes come, is never open to more readers than the file it replaces, and
+is removed by the next writer where its process was killed.
 """
 
 from __future__ import annotations
@@ -12,10 +15,14 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from importlib import import_module
+from operator import index
 from typing import IO, Any
 
 from odmlib.errors import DataFormatError, ParameterError
@@ -23,31 +30,59 @@ from odmlib.errors import DataFormatError, ParameterError
 Source = str | os.PathLike[str] | IO[Any] | bytes | bytearray | memoryview
 Target = str | os.PathLike[str] | IO[Any]
 
+_OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # not all systems have both
+
 PACKED_BYTES = 1 << 16  # read at once from a compressed file
 OUTPUT_BUFFER_BYTES = 1 << 18
+
+# what a model may unpack to unless the user says otherwise: this many bytes, and as many for each packed one
+SMALL_BYTES = 64 << 20
+SMALL_RATIO = 200
+
+_tool_limit: ContextVar[int | None] = ContextVar("max_unpacked", default=None)
 
 
 # ---------------------------------------------------------------------------------------- input
 
 
-def open_input(source: Source) -> Input:
-    """Open for reading; close it, or use it in a `with`. Files that came open are left open."""
+def limit_unpacking(most: int) -> None:
+    """Let nothing that is opened from now on in this context unpack to more bytes: what a tool is told."""
+    _tool_limit.set(_checked_limit(most))
+
+
+def open_input(source: Source, max_unpacked: int | None = None, small: bool = False) -> Input:
+    """Open for reading; close it, or use it in a `with`. Files that came open are left open.
+
+    A packed source that unpacks to more than `max_unpacked` bytes raises DataFormatError. `small`: where no
+    limit is given, that of a model is taken, which grows with what is read.
+    """
+    limit = _tool_limit.get() if max_unpacked is None else _checked_limit(max_unpacked)
     if isinstance(source, bytes | bytearray | memoryview):
-        return Input(io.BytesIO(source), "<bytes>", owned=True)
+        return Input(io.BytesIO(source), "<bytes>", True, limit, small)
     if hasattr(source, "read"):
-        return Input(source, _name_of(source), owned=False)
+        return Input(source, _name_of(source), False, limit, small)
     path = _checked_path(source)
     if path == "-":
         if sys.stdin is None:
             raise OSError(errno.EBADF, "standard input is closed", "<stdin>")
-        return Input(getattr(sys.stdin, "buffer", sys.stdin), "<stdin>", owned=False)
-    return Input(open(path, "rb", buffering=0), path, owned=True)
+        return Input(getattr(sys.stdin, "buffer", sys.stdin), "<stdin>", False, limit, small)
+    return Input(open(path, "rb", buffering=0), path, True, limit, small)
+
+
+def _checked_limit(most: Any) -> int:
+    try:
+        count = index(most)
+    except TypeError:
+        raise ParameterError(f"max_unpacked must be a whole number of bytes, found {most!r}") from None
+    if count < 0:
+        raise ParameterError(f"max_unpacked must not be negative, found {count}")
+    return count
 
 
 class Input(io.RawIOBase):
     """Bytes of a source, unpacked. `name` is for messages; errors of the system carry it."""
 
-    def __init__(self, stream: Any, name: str, owned: bool):
+    def __init__(self, stream: Any, name: str, owned: bool, limit: int | None = None, small: bool = False):
         self.name = name
         self._stream = stream
         self._owned = owned
@@ -55,10 +90,13 @@ class Input(io.RawIOBase):
         # second one returns, which on a pipe may be never: ask it for one call at a time
         self._one_call = isinstance(stream, io.BufferedReader)
         self._ahead = b""  # bytes read but not yet handed out
+        self._unpacked: Callable[[int], bytes] | None = None
         try:
             while len(self._ahead) < MAGIC_BYTES and (more := self._read(MAGIC_BYTES - len(self._ahead))):
                 self._ahead += more
-            self._unpacked = _unpacker(self._ahead, self._take, name)
+            magic = next((magic for magic in _PACKINGS if self._ahead.startswith(magic)), None)
+            if magic is not None:
+                self._unpacked = _Unpacked(self._take, magic, name, limit, small).read
         except BaseException:
             self.close()
             raise
@@ -94,9 +132,8 @@ class Input(io.RawIOBase):
 
     def _checked(self, read: Callable[[], Any]) -> Any:
         try:
-            result = read()
-        except OSError as error:
-            raise _named(error, self.name) from None
+            with _errors_named(self.name):
+                result = read()
         except UnicodeDecodeError as error:
             raise DataFormatError(f"found bytes that are not {error.encoding} text", self.name) from None
         if result is None:
@@ -104,40 +141,16 @@ class Input(io.RawIOBase):
         return result
 
 
-def _unpacker(start: bytes, read: Callable[[int], bytes], name: str) -> Callable[[int], bytes] | None:
-    for magic, (kind, new_decoder) in _PACKINGS.items():
-        if start.startswith(magic):
-            return _Unpacked(read, new_decoder, kind, name).read
-    return None
-
-
 def is_packed(start: bytes) -> bool:
     """Whether a file that starts with these bytes is one of those that are unpacked."""
     return start.startswith(tuple(_PACKINGS))
 
 
-def _new_gzip_decoder() -> Any:
-    import zlib
-
-    return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-
-
-def _new_bzip2_decoder() -> Any:
-    import bz2
-
-    return bz2.BZ2Decompressor()
-
-
-def _new_xz_decoder() -> Any:
-    import lzma
-
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ)
-
-
-_PACKINGS: dict[bytes, tuple[str, Callable[[], Any]]] = {
-    b"\x1f\x8b": ("gzip", _new_gzip_decoder),
-    b"BZh": ("bzip2", _new_bzip2_decoder),
-    b"\xfd7zXZ\0": ("xz", _new_xz_decoder),
+# the first bytes of a packed file; its name; module, function and arguments of its decoder
+_PACKINGS: dict[bytes, tuple[str, str, str, tuple[int, ...]]] = {
+    b"\x1f\x8b": ("gzip", "zlib", "decompressobj", (16 + 15,)),  # gzip's header, the largest window
+    b"BZh": ("bzip2", "bz2", "BZ2Decompressor", ()),
+    b"\xfd7zXZ\0": ("xz", "lzma", "LZMADecompressor", (1,)),  # FORMAT_XZ
 }
 MAGIC_BYTES = max(map(len, _PACKINGS))
 
@@ -149,13 +162,44 @@ class _Unpacked:
     refuses what follows the last member unless it is padding: rows could be missing there.
     """
 
-    def __init__(self, read: Callable[[int], bytes], new_decoder: Callable[[], Any], kind: str, name: str):
-        self._read = read
-        self._new_decoder = new_decoder
-        self._decoder = new_decoder()
+    def __init__(
+        self,
+        read: Callable[[int], bytes],
+        magic: bytes,
+        name: str,
+        limit: int | None = None,
+        small: bool = False,
+    ):
+        self._read_packed = read
+        self._n_packed = self._n_unpacked = 0  # bytes so far
+        self._limit, self._small = limit, small
+        self._kind, module, maker, arguments = _PACKINGS[magic]
+        make = getattr(import_module(module), maker)
+        self._new_decoder: Callable[[], Any] = lambda: make(*arguments)
+        self._decoder = self._new_decoder()
         self._packed = b""
-        self._kind = kind
         self._name = name
+
+    def _read(self, size: int) -> bytes:
+        data = self._read_packed(size)
+        self._n_packed += len(data)
+        return data
+
+    def _left(self) -> int | None:
+        """How many bytes more may come; None: any number."""
+        if self._limit is not None:
+            return self._limit - self._n_unpacked
+        return SMALL_BYTES + SMALL_RATIO * self._n_packed - self._n_unpacked if self._small else None
+
+    def _refuse(self) -> DataFormatError:
+        most = f"{self._limit} bytes"
+        if self._limit is None:
+            most = f"{SMALL_RATIO} times their size and {SMALL_BYTES >> 20} MB"
+        return DataFormatError(
+            f"{self._kind} data unpack to more than {most}; --max-unpacked (in Python: max_unpacked) sets "
+            "the limit",
+            self._name,
+        )
 
     def read(self, size: int) -> bytes:
         while True:
@@ -165,6 +209,9 @@ class _Unpacked:
             if not self._packed and getattr(self._decoder, "needs_input", True):
                 self._packed = self._read(PACKED_BYTES)
                 at_end = not self._packed
+            left = self._left()
+            if left is not None:
+                size = min(size, max(0, left) + 1)  # one more is enough to know
             try:
                 data = self._decoder.decompress(self._packed, size)
             except Exception as error:  # zlib.error, lzma.LZMAError, OSError, EOFError: all mean the same ...
@@ -173,6 +220,9 @@ class _Unpacked:
                 raise DataFormatError(f"{self._kind} data are corrupt: {error}", self._name) from None
             self._packed = getattr(self._decoder, "unconsumed_tail", b"")
             if data:
+                self._n_unpacked += len(data)
+                if left is not None and len(data) > left:
+                    raise self._refuse()
                 return data
             if at_end and not self._decoder.eof:
                 raise DataFormatError(f"{self._kind} data end too early", self._name)
@@ -213,7 +263,7 @@ def open_output(target: Target, text: bool = False) -> Iterator[IO[Any]]:
             yield stream
     else:
         with (
-            _opened(path, os.O_WRONLY | os.O_TRUNC, path) as descriptor,
+            _opened(path, os.O_WRONLY | os.O_TRUNC) as descriptor,
             _writer(_write_to(descriptor), path, text) as stream,
         ):
             yield stream
@@ -226,25 +276,21 @@ class _Sink(io.RawIOBase):
     def __init__(self, write: Callable[[Any], int | None], name: str):
         self._write = write
         self._name = name
-        self._failed = False
+        self.failed = False
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
-        if self._failed:
+        if self.failed:
             return len(data)
         try:
-            count = self._write(data)
-        except BaseException as error:
-            self._failed = True
-            if isinstance(error, OSError):
-                raise _named(error, self._name) from None
+            with _errors_named(self._name):
+                count = self._write(data)
+        except BaseException:
+            self.failed = True
             raise
         return len(data) if count is None else count
-
-    def discard(self) -> None:
-        self._failed = True
 
 
 @contextmanager
@@ -257,7 +303,7 @@ def _writer(write: Callable[[Any], int | None], name: str, text: bool) -> Iterat
         yield stream
         stream.flush()
     except BaseException:
-        sink.discard()
+        sink.failed = True
         raise
     finally:
         stream.close()
@@ -294,22 +340,18 @@ def _standard_output(text: bool) -> Iterator[IO[Any]]:
 
 
 @contextmanager
-def _opened(path: str, flags: int, name: str, mode: int = 0o666) -> Iterator[int]:
+def _opened(path: str, flags: int) -> Iterator[int]:
     """A file descriptor, closed at the end; an error of closing is an error."""
-    try:
-        descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0), mode)
-    except OSError as error:
-        raise _named(error, name) from None
+    with _errors_named(path):
+        descriptor = os.open(path, flags | _OPEN_FLAGS)
     try:
         yield descriptor
     except BaseException:
         with suppress(OSError):
             os.close(descriptor)
         raise
-    try:
+    with _errors_named(path):
         os.close(descriptor)
-    except OSError as error:
-        raise _named(error, name) from None
 
 
 def _is_replaceable(path: str) -> bool:
@@ -330,34 +372,134 @@ def _replacement(path: str, text: bool) -> Iterator[IO[Any]]:
         before = os.stat(final)
     if before is not None and not os.access(final, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-    temporary = os.path.join(os.path.dirname(final), f".odm-{os.getpid()}-{os.urandom(6).hex()}.tmp")
+    new = _Temporary(final, path, before)
     try:
-        with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, path) as descriptor:
-            with _writer(_write_to(descriptor), path, text) as stream:
-                yield stream
-            try:
-                if before is not None:
-                    _take_over(descriptor, before)
-                os.fsync(descriptor)
-            except OSError as error:
-                raise _named(error, path) from None
-        try:
-            os.replace(temporary, final)
-        except OSError as error:
-            raise _named(error, path) from None
+        new.open()  # a folder that cannot be written to shows now ...
+        new.remove()  # ... but whoever is killed before there is anything to write leaves nothing behind
+        with _writer(new.write, path, text) as stream:
+            yield stream
+        new.finish()
     except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
+        new.remove()
         raise
+
+
+class _Temporary:
+    """The file that is written and takes the place of `final` in the end; errors tell the name `path`."""
+
+    def __init__(self, final: str, path: str, before: os.stat_result | None):
+        self._final = final
+        self._path = path
+        self._before = before  # what is replaced
+        self._folder = os.path.dirname(final)
+        self._name = ""
+        self._descriptor = -1
+
+    def open(self) -> None:
+        """Until it has the permissions of the file that it replaces, it is open to nobody else."""
+        mode = 0o666 if self._before is None else 0o600
+        self._name = os.path.join(self._folder, f".odm-{os.getpid()}-{os.urandom(6).hex()}.tmp")
+        with _errors_named(self._path):
+            self._descriptor = os.open(self._name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS, mode)
+        _lock(self._descriptor)
+
+    def write(self, data: Any) -> int:
+        if self._descriptor < 0:
+            _remove_stale(self._folder)
+            self.open()
+        return os.write(self._descriptor, data)
+
+    def finish(self) -> None:
+        self.write(b"")  # nothing may have been written
+        with _errors_named(self._path):
+            if self._before is not None:
+                _take_over(self._descriptor, self._before)
+            os.fsync(self._descriptor)
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+            os.replace(self._name, self._final)
+            self._name = ""
+            _sync_folder(self._folder)
+
+    def remove(self) -> None:
+        with suppress(OSError):
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+        with suppress(OSError):
+            if self._name:
+                os.unlink(self._name)
+        self._descriptor, self._name = -1, ""
 
 
 def _take_over(descriptor: int, before: os.stat_result) -> None:
     """Owner and permissions of the file that will be replaced, as far as we may set them."""
     if not hasattr(os, "fchown"):  # Windows: access goes with the directory
         return
+    mode = stat.S_IMODE(before.st_mode)
     with suppress(PermissionError):
-        os.fchown(descriptor, before.st_uid, before.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+        os.fchown(descriptor, before.st_uid, -1)
+    try:
+        os.fchown(descriptor, -1, before.st_gid)
+    except PermissionError:  # another group: it may do what everybody may
+        if os.fstat(descriptor).st_gid != before.st_gid:
+            mode = mode & ~0o070 | (mode & 0o007) << 3
+    os.fchmod(descriptor, mode)
+
+
+def _sync_folder(folder: str) -> None:
+    """Bring a rename to disk, where the system can."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except OSError:  # Windows, or a folder that may be written but not read
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Take the lock that says a temporary is in use, until the process ends; False where that fails."""
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def _remove_stale(folder: str) -> None:
+    """Remove temporaries of ours whose process is dead. The number of a process that runs in a container or
+    on another machine may mean nothing here, so the lock must be free as well."""
+    if not hasattr(os, "geteuid"):
+        return
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            found = _TEMPORARY.fullmatch(entry.name)
+            if found is None or _is_alive(int(found[1])):
+                continue
+            with suppress(OSError):
+                if entry.is_file(follow_symlinks=False) and entry.stat().st_uid == os.geteuid():
+                    with _opened(entry.path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
+                        if _lock(descriptor):
+                            os.unlink(entry.path)
+
+
+_TEMPORARY = re.compile(r"\.odm-([1-9][0-9]{0,9})-[0-9a-f]{12}\.tmp")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # it is there, but not ours; or no system has such a number
+        pass
+    return True
 
 
 # ---------------------------------------------------------------------------------------- names
@@ -380,6 +522,10 @@ def _name_of(stream: Any) -> str:
     return name if isinstance(name, str) else "<stream>"
 
 
-def _named(error: OSError, name: str) -> OSError:
-    """The error with the name that the user knows, not that of a temporary file or none at all."""
-    return error if error.errno is None else OSError(error.errno, error.strerror, name)
+@contextmanager
+def _errors_named(name: str) -> Iterator[None]:
+    """Errors of the system with the name that the user knows, not that of a temporary file or none at all."""
+    try:
+        yield
+    except OSError as error:
+        raise (error if error.errno is None else OSError(error.errno, error.strerror, name)) from None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from odmlib._core.arrays import Codes
 
 
-def stratified_folds(codes: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
+def stratified_folds(codes: Codes, n_folds: int, seed: int) -> Codes:
     """The fold 0 .. n_folds-1 of each row; each class, and the whole, is spread as evenly as can be."""
     random = np.random.default_rng(seed)
     shuffled = random.permutation(len(codes))

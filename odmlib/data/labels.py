@@ -29,8 +29,12 @@ def python_label(label: Any) -> Any:
 
 def show_labels(labels: NDArray, most: int = 10) -> str:
     """The labels in a message."""
-    shown = ", ".join(str(python_label(label)) for label in labels[:most])
+    shown = ", ".join(_cut(str(python_label(label))) for label in labels[:most])
     return shown + (", ..." if len(labels) > most else "")
+
+
+def _cut(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[:most] + "..."
 
 
 # names of the label types that a model file can hold, and the numpy types they come back as
@@ -49,6 +53,8 @@ def write_labels(labels: NDArray) -> tuple[str, str]:
     for label in plain:
         if not isinstance(label, str | bool | int | float):
             raise ValueError(f"labels of type {type(label).__name__} cannot be written to a model file")
+    if kind == "mixed" and all(isinstance(label, str) for label in plain) and _uneven(plain):
+        kind = "str"  # as such strings come back from a file
     return kind, " ".join(json.dumps(label) for label in plain)
 
 
@@ -60,17 +66,39 @@ def read_labels(kind: str, text: str) -> NDArray:
     if not all(math.isfinite(value) for value in values if isinstance(value, float)):
         raise ValueError("labels must be finite")
     if kind == "mixed":
-        labels = np.empty(len(values), dtype=object)
-        labels[:] = values
-        return labels
+        return _objects(values)
     wanted = {"float": float, "int": int, "unsigned": int, "bool": bool, "str": str}[kind]
     for value in values:
         if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "bool"):
-            raise ValueError(f"label {value!r} is not of type {kind}")
+            raise ValueError(f"label {_cut(repr(value))} is not of type {kind}")
+    if kind == "str" and _uneven(values):
+        return _objects(values)
     try:
-        labels = np.array(values, dtype=_TYPES[kind])
+        return np.array(values, dtype=_TYPES[kind])
     except OverflowError:
         raise ValueError(f"a label does not fit the type {kind}") from None
+
+
+def are_distinct(labels: NDArray) -> bool:
+    """Whether no label stands twice; in linear time, whatever the labels are."""
+    return len({_key(label) for label in labels.tolist()}) == len(labels)
+
+
+def _key(label: Any) -> Any:
+    """Equal for equal labels. Large whole numbers become text: their own hashes can be made to collide."""
+    if isinstance(label, int | float) and abs(label) >= 2**63:
+        return int, hex(int(label))
+    return label
+
+
+def _uneven(texts: list[Any]) -> bool:
+    """Whether a numpy array of these strings, all as wide as the longest, is much larger than the strings."""
+    return len(texts) * max(map(len, texts), default=0) > 8 * sum(map(len, texts)) + (1 << 16)
+
+
+def _objects(values: list[Any]) -> NDArray:
+    labels = np.empty(len(values), dtype=object)
+    labels[:] = values
     return labels
 
 
@@ -81,23 +109,29 @@ def _number(word: str) -> float:
         raise ValueError(f"expected numbers, found '{word[:60]}'") from None
 
 
+def _past_blanks(text: str, place: int) -> int:
+    while place < len(text) and text[place].isspace():
+        place += 1
+    return place
+
+
 def _json_values(text: str) -> list[Any]:
     """Strings, numbers, true and false parted by blanks; nothing that holds others."""
     import json
 
     decoder = json.JSONDecoder()
     values = []
-    while text := text.strip():
-        if text[0] in "[{n":
+    place = _past_blanks(text, 0)
+    while place < len(text):
+        if text[place] in "[{n":
             raise ValueError("a label must be a string, a number, true or false")
         try:
-            value, end = decoder.raw_decode(text)
+            value, end = decoder.raw_decode(text, place)
         except ValueError:
-            raise ValueError(
-                f"expected strings in quotes, numbers, true or false, found '{text[:60]}'"
-            ) from None
-        if end < len(text) and not text[end].isspace():
-            raise ValueError("labels must be parted by blanks")
+            found = text[place : place + 60]
+            raise ValueError(f"expected strings in quotes, numbers, true or false, found '{found}'") from None
         values.append(value)
-        text = text[end:]
+        place = _past_blanks(text, end)
+        if place == end < len(text):
+            raise ValueError("labels must be parted by blanks")
     return values

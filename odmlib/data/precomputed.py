@@ -7,13 +7,13 @@ other's serial. Test rows have the same form; their serials mean nothing.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from odmlib.data.dataset import Dataset
+from odmlib._core.arrays import Places
+from odmlib.data.dataset import Dataset, sound_rows
 from odmlib.errors import DataFormatError
 
 
-def split_serials(rows: Dataset, name: str) -> tuple[NDArray[np.int64], Dataset]:
+def split_serials(rows: Dataset, name: str) -> tuple[Places, Dataset]:
     """(serials, kernel values) of rows that were read with zero-based indices."""
     first = np.minimum(rows.indptr[:-1], max(0, rows.n_nonzeros - 1))
     has_serial = np.diff(rows.indptr) > 0
@@ -33,7 +33,7 @@ def split_serials(rows: Dataset, name: str) -> tuple[NDArray[np.int64], Dataset]
         )
     kept = np.ones(rows.n_nonzeros, dtype=bool)
     kept[first] = False
-    values = Dataset(
+    values = sound_rows(
         rows.indptr - np.arange(rows.n_rows + 1),
         rows.indices[kept] - np.int32(1),
         rows.values[kept],
@@ -42,7 +42,13 @@ def split_serials(rows: Dataset, name: str) -> tuple[NDArray[np.int64], Dataset]
     return serials.astype(np.int64), values
 
 
-def square_matrix(serials: NDArray[np.int64], values: Dataset, name: str) -> Dataset:
+def training_matrix(rows: Dataset, name: str) -> tuple[Dataset, Places, int]:
+    """Kernel values of the rows against each other, their serials, and the number of columns in the file."""
+    serials, values = split_serials(rows, name)
+    return square_matrix(serials, values, name), serials, values.n_features
+
+
+def square_matrix(serials: Places, values: Dataset, name: str) -> Dataset:
     """Kernel values of the rows against each other, in file order; other columns are left out."""
     if len(np.unique(serials)) != len(serials):
         order = np.sort(serials)
@@ -52,7 +58,7 @@ def square_matrix(serials: NDArray[np.int64], values: Dataset, name: str) -> Dat
     sorted_columns = values.on_columns((serials[order] - 1).astype(np.int32))
     columns = order[sorted_columns.indices]  # the row that has the column's serial
     places = np.lexsort((columns, sorted_columns.row_of_each()))
-    return Dataset(
+    return sound_rows(
         sorted_columns.indptr, columns[places].astype(np.int32), sorted_columns.values[places], len(serials)
     )
 
@@ -64,7 +70,5 @@ def test_values(rows: Dataset, n_features: int, name: str) -> Dataset:
             f"found {rows.n_features - 1} kernel values in a row, the model was trained with {n_features}",
             name,
         )
-    kept = rows.indices > 0
-    indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
     # fewer columns than the model has: the values behind are 0 and were not written
-    return Dataset(indptr, rows.indices[kept] - np.int32(1), rows.values[kept], n_features)
+    return rows.kept(rows.indices > 0, n_features, rows.indices - np.int32(1))

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.arrays import Codes, Floats
 from odmlib.data.dataset import Dataset
 from odmlib.data.labels import python_label, show_labels
 from odmlib.errors import ParameterError
 
-Floats = NDArray[np.float64]
 
-
+@dataclass(eq=False)
 class Problem:
     """`codes[i]` is the position of row i's label in `labels`, -1 for a row without one (semi-supervised
     machines only); `weights[i]` is its sample weight times its class weight; `total_weight` is the sum of the
     sample weights, the m of lambda = C m."""
 
-    def __init__(
-        self,
-        rows: Dataset,
-        codes: NDArray[np.int64],
-        labels: NDArray,
-        sample_weights: Floats,
-        class_weights: Floats,
-    ):
-        self.rows = rows
-        self.codes = codes
-        self.labels = labels
-        self.sample_weights = sample_weights
-        self.class_weights = class_weights
+    rows: Dataset
+    codes: Codes
+    labels: NDArray
+    sample_weights: Floats
+    class_weights: Floats
 
     @property
     def weights(self) -> Floats:
@@ -65,7 +58,7 @@ class Problem:
         sample_weights = check_sample_weights(sample_weight, rows.n_rows)
         return cls(rows, codes, labels, sample_weights, class_weights(class_weight, labels, codes))
 
-    def take(self, rows: NDArray[np.int64]) -> Problem:
+    def take(self, rows: Codes) -> Problem:
         """The problem on some of its rows; every label stays known."""
         return Problem(
             self.rows.take(rows), self.codes[rows], self.labels, self.sample_weights[rows], self.class_weights
@@ -79,7 +72,7 @@ class Problem:
         """+1 for the rows of a class, -1 for those of all others, 0 for rows without a label."""
         return np.where(self.codes == code, 1.0, np.where(self.codes < 0, 0.0, -1.0))
 
-    def of_present_classes(self, present: NDArray[np.int64]) -> Problem:
+    def of_present_classes(self, present: Codes) -> Problem:
         """The rows of some classes (ascending codes), whose labels are then the only ones, and open rows."""
         rows = np.flatnonzero(np.isin(self.codes, present) | (self.codes < 0))
         part = self.take(rows)
@@ -114,7 +107,7 @@ class Problem:
             )
 
 
-def encode_marked_labels(y: Any, unlabeled: Any) -> tuple[NDArray[np.int64], NDArray]:
+def encode_marked_labels(y: Any, unlabeled: Any) -> tuple[Codes, NDArray]:
     """`encode_labels` for the rows whose label is not the mark `unlabeled`; -1 for those where it is."""
     array = _label_array(y)
     if array.dtype.kind in "SU" and not isinstance(unlabeled, str | bytes):
@@ -125,7 +118,7 @@ def encode_marked_labels(y: Any, unlabeled: Any) -> tuple[NDArray[np.int64], NDA
     return codes, labels
 
 
-def encode_labels(y: Any) -> tuple[NDArray[np.int64], NDArray]:
+def encode_labels(y: Any) -> tuple[Codes, NDArray]:
     """Position of each label among the distinct ones, and these in order of first appearance.
 
     As in LIBSVM, {-1, +1} met with -1 first is turned round: +1 always is the first label.
@@ -194,7 +187,7 @@ def check_sample_weights(sample_weight: Any, n_rows: int) -> Floats:
     return weights
 
 
-def class_weights(wish: Mapping | str | None, labels: NDArray, codes: NDArray[np.int64]) -> Floats:
+def class_weights(wish: Mapping | str | None, labels: NDArray, codes: Codes) -> Floats:
     weights = np.ones(len(labels))
     if wish is None:
         return weights

@@ -7,16 +7,19 @@ import re
 from array import array
 from dataclasses import dataclass
 from io import BufferedReader
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Columns, Floats
 from odmlib.data.dataset import MAX_FEATURES
 from odmlib.data.faults import shown
 from odmlib.data.files import Source, Target, open_input, open_output
 from odmlib.data.labels import format_label
 from odmlib.errors import RangeFormatError
+
+if TYPE_CHECKING:
+    from odmlib.data.scaling import Scaling
 
 MAX_LINE_BYTES = 4096  # three numbers need less; a longer line is some other kind of file
 LINES_PER_WRITE = 10_000
@@ -36,25 +39,15 @@ class TargetRange:
     maximum: float
 
 
-@dataclass(frozen=True)
-class RangeFile:
-    """What a range file holds; columns count from 0."""
-
-    lower: float
-    upper: float
-    columns: NDArray[np.int32]
-    minimum: NDArray[np.float64]
-    maximum: NDArray[np.float64]
-    target: TargetRange | None = None
-
-
-def read_range_file(source: Source, zero_based: bool = False) -> RangeFile:
-    """Read a range file; a fault raises RangeFormatError with its place."""
-    with open_input(source) as stream:
+def read_range_file(
+    source: Source, zero_based: bool = False
+) -> tuple[Columns, Floats, Floats, float, float, TargetRange | None]:
+    """What a Scaling is made of, from its range file; a fault raises RangeFormatError with its place."""
+    with open_input(source, small=True) as stream:
         return _Reader(BufferedReader(stream), stream.name).read(zero_based)
 
 
-def write_range_file(target: Target, ranges: RangeFile, zero_based: bool = False) -> None:
+def write_range_file(target: Target, ranges: Scaling, zero_based: bool = False) -> None:
     """Write a range file whose numbers read back exactly; it appears complete or not at all."""
     with open_output(target) as stream:
         if ranges.target is not None:
@@ -66,14 +59,10 @@ def write_range_file(target: Target, ranges: RangeFile, zero_based: bool = False
         base = 0 if zero_based else 1
         for start in range(0, len(ranges.columns), LINES_PER_WRITE):
             part = slice(start, start + LINES_PER_WRITE)
-            rows = zip(
-                ranges.columns[part].tolist(),
-                ranges.minimum[part].tolist(),
-                ranges.maximum[part].tolist(),
-                strict=True,
-            )
+            parts = (array[part].tolist() for array in (ranges.columns, ranges.minimum, ranges.maximum))
             # as svm-scale, which leaves constant features out
-            stream.write(b"".join(_line(j + base, low, high) for j, low, high in rows if low < high))
+            lines = (_line(j + base, low, high) for j, low, high in zip(*parts, strict=True) if low < high)
+            stream.write(b"".join(lines))
 
 
 def _line(*words: str | float) -> bytes:
@@ -91,15 +80,15 @@ class _Reader:
         self.words: list[re.Match[bytes]] = []  # of the present line
         self.line_length = 0
 
-    def read(self, zero_based: bool) -> RangeFile:
+    def read(self, zero_based: bool) -> tuple[Columns, Floats, Floats, float, float, TargetRange | None]:
         target = None
-        header = self.header(b"y", b"x")
-        if header == b"y":
+        if self.header(b"y", b"x") == b"y":
             y_interval = self.interval("the lower and upper end of the interval for y")
-            target = TargetRange(*y_interval, *self.extremes())
+            low, high = self.next_words(2, "the minimum and maximum of y")
+            target = TargetRange(*y_interval, *self.ordered(low, high, "y"))
             self.header(b"x")
-        lower, upper = self.interval("the lower and upper end of the interval for x")
-        return RangeFile(lower, upper, *self.features(0 if zero_based else 1), target)
+        interval = self.interval("the lower and upper end of the interval for x")
+        return *self.features(0 if zero_based else 1), *interval, target
 
     def header(self, *allowed: bytes) -> bytes:
         expected = " or ".join(f"'{word.decode()}'" for word in allowed)
@@ -117,11 +106,7 @@ class _Reader:
             self.fail("the ends of the interval are too far apart", first)
         return lower, upper
 
-    def extremes(self) -> tuple[float, float]:
-        first, second = self.next_words(2, "the minimum and maximum of y")
-        return self.ordered(first, second, "y")
-
-    def features(self, base: int) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+    def features(self, base: int) -> tuple[Columns, Floats, Floats]:
         columns, minimum, maximum = array("i"), array("d"), array("d")
         last = base - 1
         while words := self.next_words(3, "index, minimum and maximum", may_end=True):
@@ -135,11 +120,7 @@ class _Reader:
             minimum.append(low)
             maximum.append(high)
             last = index
-        return (
-            np.array(columns, dtype=np.int32),
-            np.array(minimum, dtype=np.float64),
-            np.array(maximum, dtype=np.float64),
-        )
+        return np.array(columns, np.int32), np.array(minimum, np.float64), np.array(maximum, np.float64)
 
     def ordered(
         self, low_word: re.Match[bytes], high_word: re.Match[bytes], what: str
@@ -179,12 +160,9 @@ class _Reader:
             blank = self.line_number
             while line and not line.strip():
                 line = self.next_line()
-            if line:
+            if line or not may_end:
                 self.line_number = blank
-                self.fail(f"expected {what}, found an empty line")
-            if not may_end:
-                self.line_number = blank
-                self.fail(f"expected {what}, found the end of the file")
+                self.fail(f"expected {what}, found {'an empty line' if line else 'the end of the file'}")
         elif n_words is not None and len(self.words) < n_words:
             self.fail(f"expected {what}, found {_listed(self.words)}", column=self.line_length + 1)
         elif n_words is not None and len(self.words) > n_words:

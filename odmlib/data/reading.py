@@ -5,18 +5,18 @@ The grammar is at the head of `_reader.pyx`. Memory in use is the CSR arrays and
 
 from __future__ import annotations
 
-from operator import index
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from odmlib._core.threads import resolve_threads
+from odmlib._core.arrays import Columns, Floats, Places
 from odmlib.data._reader import PADDING, RowParser
-from odmlib.data.dataset import MAX_FEATURES, Dataset
+from odmlib.data.dataset import MAX_FEATURES, Dataset, checked_width, sound_rows
 from odmlib.data.faults import describe, token_at
 from odmlib.data.files import Source, open_input
-from odmlib.errors import DataFormatError, FileFormatError, ParameterError
+from odmlib.errors import DataFormatError, FileFormatError
+from odmlib.threads import resolve_threads
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -37,14 +37,19 @@ class ReadableInto(Protocol):
 
 
 def read_data(
-    source: Source, features: int | None = None, zero_based: bool = False, threads: int | None = None
-) -> tuple[csr_array, NDArray[np.float64]]:
+    source: Source,
+    features: int | None = None,
+    zero_based: bool = False,
+    threads: int | None = None,
+    max_unpacked: int | None = None,
+) -> tuple[csr_array, Floats]:
     """Read a file in LIBSVM format into a sparse matrix and the labels.
 
-    source      a path, "-" for standard input, an open file, or bytes; .gz, .bz2 and .xz are unpacked
-    features    number of columns; by default the largest index in the file
-    zero_based  the indices in the file count from 0, not from 1
-    threads     by default all cores that this process may use
+    source        a path, "-" for standard input, an open file, or bytes; .gz, .bz2 and .xz are unpacked
+    features      number of columns; by default the largest index in the file
+    zero_based    the indices in the file count from 0, not from 1
+    threads       by default all cores that this process may use
+    max_unpacked  bytes to which a packed source may unpack; by default any number
 
     >>> X, y = read_data(b"+1 1:0.5 3:2\\n-1 2:1\\n")
     >>> X.toarray().tolist(), y.tolist()
@@ -52,7 +57,7 @@ def read_data(
     """
     from scipy.sparse import csr_array
 
-    with open_input(source) as stream:
+    with open_input(source, max_unpacked) as stream:
         indptr, indices, values, labels, width = parse_stream(
             stream, stream.name, features=features, zero_based=zero_based, threads=threads
         )
@@ -63,13 +68,13 @@ def read_data(
 
 def read_dataset(
     source: Source, features: int | None = None, zero_based: bool = False, threads: int | None = None
-) -> tuple[Dataset, NDArray[np.float64]]:
+) -> tuple[Dataset, Floats]:
     """`read_data` for use inside odmlib: the rows as a Dataset, without scipy."""
     with open_input(source) as stream:
         indptr, indices, values, labels, width = parse_stream(
             stream, stream.name, features=features, zero_based=zero_based, threads=threads
         )
-    return Dataset(indptr, indices, values, width), labels
+    return sound_rows(indptr, indices, values, width), labels
 
 
 def parse_rows(
@@ -81,7 +86,7 @@ def parse_rows(
     error: type[FileFormatError] = DataFormatError,
     threads: int | None = 1,
     strict_lines: bool = False,
-) -> tuple[Dataset, NDArray[np.float64]]:
+) -> tuple[Dataset, Floats]:
     """Rows that stand inside another file, such as the support vectors of a model file.
 
     `name` and `first_line` say where the buffer starts, `error` is what a fault raises. With
@@ -100,7 +105,7 @@ def parse_rows(
         strict_lines=strict_lines,
         whole_file=False,
     )
-    return Dataset(indptr, indices, values, width), labels
+    return sound_rows(indptr, indices, values, width), labels
 
 
 def parse_stream(
@@ -117,29 +122,19 @@ def parse_stream(
     may_be_empty: bool = False,
     block_bytes: int | None = None,
     chunk_bytes: int = CHUNK_BYTES,
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], int]:
+) -> tuple[Places, Columns, Floats, Floats, int]:
     """Parse a stream to its end: row pointers, columns, values, labels, number of features.
 
     `whole_file`: a byte-order mark may come first, and there must be at least one row unless `may_be_empty`.
     The last two arguments are for tests; no result and no message depends on them.
     """
     features = checked_features(features)
-    base = 0 if zero_based else 1
-    largest = (MAX_FEATURES if features is None else features) - 1 + base
     n_threads = resolve_threads(threads)
     if block_bytes is None:
         block_bytes = min(n_threads * BLOCK_BYTES, LARGEST_BLOCK_BYTES)
-    parser = RowParser(base, largest, strict_lines, n_threads, chunk_bytes)
-
-    block = bytearray(min(block_bytes, FIRST_BLOCK_BYTES) + PADDING)
-    filled = 0  # bytes of the block in use: at first those of an unfinished line
-    at_start = whole_file
-    ended = False
-    while not ended:  # Python delivers Ctrl-C between two blocks
-        unfinished = filled
-        filled, ended = fill_block(stream, block, filled)
-        begin = text_start(block, filled, name, error) if at_start else 0
-        end = block.rfind(b"\n", unfinished, filled) + 1
+    parser = RowParser(*allowed_indices(features, zero_based), strict_lines, n_threads, chunk_bytes)
+    start = (name, error) if whole_file else None
+    for block, begin, end in text_blocks(stream, start, min(block_bytes, FIRST_BLOCK_BYTES), block_bytes):
         lines_before = parser.n_lines
         fault = parser.feed(block, begin, end)
         if fault is not None:
@@ -148,68 +143,55 @@ def parse_stream(
             column = place + 1 - max(begin, block.rfind(b"\n", begin, place) + 1)
             message = describe(code, token_at(block, place), previous, features, zero_based)
             raise error(message, name, line, column)
-        at_start = at_start and end == 0
-        block, filled = next_block(block, end, filled, block_bytes)
     if whole_file and parser.n_rows == 0 and not may_be_empty:
         raise error("no rows found", name)
     width = parser.n_columns if features is None else features
-    indptr, indices, values, labels = parser.finish()
-    return (
-        as_array(indptr, np.int64),
-        as_array(indices, np.int32),
-        as_array(values, np.float64),
-        as_array(labels, np.float64),
-        width,
-    )
+    return *parser.finish(), width
 
 
-def fill_block(stream: ReadableInto, block: bytearray, filled: int) -> tuple[int, bool]:
-    """Read until the block is full or the stream ends; give the very last line its line end."""
-    capacity = len(block) - PADDING
-    with memoryview(block) as view:
-        while filled < capacity:
-            count = stream.readinto(view[filled:capacity])
-            if not count:
-                if filled and block[filled - 1] != 0x0A:
-                    block[filled] = 0x0A
-                    filled += 1
-                return filled, True
-            filled += count
-    return filled, False
+def allowed_indices(features: int | None, zero_based: bool) -> tuple[int, int]:
+    """The number that a file gives to column 0, and the largest one."""
+    base = 0 if zero_based else 1
+    return base, (MAX_FEATURES if features is None else features) - 1 + base
 
 
-def next_block(block: bytearray, end: int, filled: int, block_bytes: int) -> tuple[bytearray, int]:
-    """The block to fill next: it starts with the unfinished line, and is larger where that pays."""
-    capacity = len(block) - PADDING
-    rest = filled - end
-    if end == 0:
-        wanted = 2 * capacity  # a line longer than the block
-    elif capacity < block_bytes:
-        wanted = min(4 * capacity, block_bytes)
-    else:
-        wanted = capacity
-    larger = bytearray(wanted + PADDING) if wanted > capacity else block
-    larger[:rest] = memoryview(block)[end:filled]
-    return larger, rest
+def text_blocks(
+    stream: ReadableInto, start: tuple[str, type[FileFormatError]] | None, first_bytes: int, most_bytes: int
+) -> Iterator[tuple[bytearray, int, int]]:
+    """Blocks of a stream, each with the place of whole lines in it; the very last line gets its line end.
 
-
-def text_start(block: bytearray, filled: int, name: str, error: type[FileFormatError]) -> int:
-    if block.startswith(UTF16_MARKS, 0, filled):
-        raise error("found UTF-16 text, expected ASCII or UTF-8", name)
-    return len(UTF8_MARK) if block.startswith(UTF8_MARK, 0, filled) else 0
-
-
-def as_array(owner: Any, dtype: Any) -> NDArray[Any]:
-    return np.empty(0, dtype) if owner is None else np.asarray(owner, dtype)
+    `start`: the stream begins a file of this name and may begin with a byte-order mark; that of UTF-16 raises
+    the error. Blocks grow up to `most_bytes`, and beyond for a line that is longer.
+    """
+    block = bytearray(first_bytes + PADDING)
+    filled = 0  # bytes of the block in use: at first those of an unfinished line
+    ended = False
+    while not ended:  # Python delivers Ctrl-C between two blocks
+        unfinished, capacity = filled, len(block) - PADDING
+        with memoryview(block) as view:
+            while filled < capacity and not ended:
+                count = stream.readinto(view[filled:capacity])
+                filled += count or 0
+                ended = not count
+        if ended and filled and block[filled - 1] != 0x0A:
+            block[filled] = 0x0A
+            filled += 1
+        begin = 0
+        if start is not None:
+            if block.startswith(UTF16_MARKS, 0, filled):
+                raise start[1]("found UTF-16 text, expected ASCII or UTF-8", start[0])
+            begin = len(UTF8_MARK) if block.startswith(UTF8_MARK, 0, filled) else 0
+        end = block.rfind(b"\n", unfinished, filled) + 1
+        yield block, begin, end
+        wanted = capacity if capacity >= most_bytes else min(4 * capacity, most_bytes)
+        if end == 0:
+            wanted = 2 * capacity  # a line longer than the block
+        else:
+            start = None
+        larger = bytearray(wanted + PADDING) if wanted > capacity else block
+        larger[: filled - end] = memoryview(block)[end:filled]
+        block, filled = larger, filled - end
 
 
 def checked_features(features: int | None) -> int | None:
-    if features is None:
-        return None
-    try:
-        count = index(features)
-    except TypeError:
-        raise ParameterError(f"features must be a whole number, found {features!r}") from None
-    if not 0 <= count <= MAX_FEATURES:
-        raise ParameterError(f"features must be from 0 to {MAX_FEATURES}, found {count}")
-    return count
+    return None if features is None else checked_width(features, "features")

@@ -29,13 +29,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Columns, Floats, Places
 from odmlib.data._scaling import gather_ranges, scale_rows
-from odmlib.data.dataset import Dataset
+from odmlib.data.dataset import Dataset, sound_rows
 from odmlib.data.files import Source, Target
 from odmlib.data.labels import format_label
-from odmlib.data.range_file import RangeFile, TargetRange, read_range_file, write_range_file
+from odmlib.data.range_file import TargetRange, read_range_file, write_range_file
 from odmlib.errors import ParameterError
 
 MAX_FILLED = 2**31  # absent entries made non-zero: some 40 GB of text, never what was meant
@@ -49,22 +49,22 @@ MANY_MORE = 2  # growth of the stored values by this factor is worth a remark
 class ColumnRanges:
     """The columns that hold stored values, how many each, and the range of each; absent entries are zeros."""
 
-    columns: NDArray[np.int32]
-    counts: NDArray[np.int64]
-    minimum: NDArray[np.float64]
-    maximum: NDArray[np.float64]
+    columns: Columns
+    counts: Places
+    minimum: Floats
+    maximum: Floats
 
     @classmethod
-    def of(cls, dataset: Dataset) -> ColumnRanges:
+    def of(
+        cls, dataset: Dataset, table_width: int = TABLE_WIDTH, gather_entries: int = GATHER_ENTRIES
+    ) -> ColumnRanges:
         # an index of two thousand million must not cost a table of that length
-        narrow = dataset.n_features <= max(TABLE_WIDTH, dataset.n_nonzeros)
-        columns = None if narrow else dataset.used_columns()
-        rows = dataset if columns is None else dataset.on_columns(columns)
+        rows, columns = dataset.compact(table_width)
         counts = np.zeros(rows.n_features, dtype=np.int64)
         minimum = np.full(rows.n_features, np.inf)
         maximum = np.full(rows.n_features, -np.inf)
-        for start in range(0, rows.n_nonzeros, GATHER_ENTRIES):
-            part = slice(start, start + GATHER_ENTRIES)
+        for start in range(0, rows.n_nonzeros, gather_entries):
+            part = slice(start, start + gather_entries)
             gather_ranges(rows.indices[part], rows.values[part], counts, minimum, maximum)
         partly_absent = counts < rows.n_rows
         np.minimum(minimum, 0.0, out=minimum, where=partly_absent)
@@ -87,9 +87,9 @@ class Scaling:
 
     def __init__(
         self,
-        columns: NDArray[np.int32],
-        minimum: NDArray[np.float64],
-        maximum: NDArray[np.float64],
+        columns: Columns,
+        minimum: Floats,
+        maximum: Floats,
         lower: float = -1.0,
         upper: float = 1.0,
         target: TargetRange | None = None,
@@ -98,12 +98,8 @@ class Scaling:
         check_interval(lower, upper, "the interval of the features")
         if target is not None:
             check_interval(target.lower, target.upper, "the interval of the labels")
-        self.columns = columns
-        self.minimum = minimum
-        self.maximum = maximum
-        self.lower = float(lower)
-        self.upper = float(upper)
-        self.target = target
+        self.columns, self.minimum, self.maximum = columns, minimum, maximum
+        self.lower, self.upper, self.target = float(lower), float(upper), target
         with np.errstate(all="ignore"):
             image = _image(np.zeros(len(columns)), minimum, maximum, self.lower, self.upper)
         image[minimum == maximum] = 0.0
@@ -119,7 +115,7 @@ class Scaling:
         dataset: Dataset,
         lower: float = -1.0,
         upper: float = 1.0,
-        labels: NDArray[np.float64] | None = None,
+        labels: Floats | None = None,
         target: tuple[float, float] | None = None,
     ) -> Scaling:
         """The map of `dataset` to [lower, upper] and, with `target`, of `labels` to that interval."""
@@ -137,19 +133,14 @@ class Scaling:
                 raise ParameterError("scaling the labels needs at least one label")
             low, high = target
             target_range = TargetRange(float(low), float(high), float(np.min(labels)), float(np.max(labels)))
-        return cls(
-            ranges.columns[varying],
-            ranges.minimum[varying] + 0.0,  # + 0.0: never -0
-            ranges.maximum[varying] + 0.0,
-            lower,
-            upper,
-            target_range,
-        )
+        # + 0.0: never -0
+        minimum, maximum = ranges.minimum[varying] + 0.0, ranges.maximum[varying] + 0.0
+        return cls(ranges.columns[varying], minimum, maximum, lower, upper, target_range)
 
     def apply(self, dataset: Dataset) -> Dataset:
         """The scaled rows."""
         self.check_size(dataset)
-        return self._scaled_rows(dataset, 0, dataset.n_rows)
+        return self._scaled_rows(dataset)
 
     def blocks(self, dataset: Dataset, block_entries: int = BLOCK_ENTRIES) -> Iterator[Dataset]:
         """The scaled rows, a block at a time: for results that are too large to be held at once."""
@@ -160,10 +151,10 @@ class Scaling:
         while first < dataset.n_rows:
             last = int(np.searchsorted(ends, ends[first] + block_entries, side="right")) - 1
             last = max(last, first + 1)
-            yield self._scaled_rows(dataset, first, last)
+            yield self._scaled_rows(dataset.part(first, last), first)
             first = last
 
-    def apply_labels(self, labels: NDArray[np.float64]) -> NDArray[np.float64]:
+    def apply_labels(self, labels: Floats) -> Floats:
         """The scaled labels; the labels as they are where the map has no part for them."""
         if self.target is None:
             return labels
@@ -180,12 +171,9 @@ class Scaling:
         """Refuse a result that would be absurdly larger than the data."""
         # the cheap bound first: it needs no look at the values
         if dataset.n_rows * len(self._filled_columns) > MAX_FILLED:
-            filled = self._count_filled(ColumnRanges.of(dataset), dataset.n_rows)
+            filled = self._n_filled(dataset)
             if filled > MAX_FILLED:
-                raise ParameterError(
-                    f"scaling would turn {filled:,} zeros into other numbers "
-                    f"(the data hold {dataset.n_nonzeros:,} values); {self._advice()}"
-                )
+                raise ParameterError(f"scaling would turn {self._growth(filled, dataset)}")
 
     def remark_unknown(self, dataset: Dataset, zero_based: bool = False) -> list[str]:
         """A sentence about features that `apply` leaves out because the map does not know them, if any.
@@ -207,65 +195,48 @@ class Scaling:
 
     def remark_growth(self, dataset: Dataset) -> list[str]:
         """A sentence about zeros that stop being zeros, if they are many."""
-        filled = self._count_filled(ColumnRanges.of(dataset), dataset.n_rows)
-        if filled <= (MANY_MORE - 1) * dataset.n_nonzeros:
-            return []
-        return [
-            f"scaling turns {filled:,} zeros into other numbers "
-            f"(the data hold {dataset.n_nonzeros:,} values); {self._advice()}"
-        ]
+        filled = self._n_filled(dataset)
+        many = filled > (MANY_MORE - 1) * dataset.n_nonzeros
+        return [f"scaling turns {self._growth(filled, dataset)}"] if many else []
 
     @classmethod
     def read(cls, source: Source, zero_based: bool = False) -> Scaling:
         """Read a range file of odm-scale or svm-scale; a fault raises RangeFormatError with its place."""
-        ranges = read_range_file(source, zero_based)
-        return cls(ranges.columns, ranges.minimum, ranges.maximum, ranges.lower, ranges.upper, ranges.target)
+        return cls(*read_range_file(source, zero_based))
 
     def write(self, target: Target, zero_based: bool = False) -> None:
         """Write the range file; its numbers read back exactly."""
-        ranges = RangeFile(self.lower, self.upper, self.columns, self.minimum, self.maximum, self.target)
-        write_range_file(target, ranges, zero_based)
+        write_range_file(target, self, zero_based)
 
-    def _scaled_rows(self, dataset: Dataset, first: int, last: int) -> Dataset:
-        stored = int(dataset.indptr[last] - dataset.indptr[first])
-        capacity = stored + (last - first) * len(self._filled_columns)
-        indptr = np.empty(last - first + 1, dtype=np.int64)
+    def _scaled_rows(self, dataset: Dataset, rows_before: int = 0) -> Dataset:
+        capacity = dataset.n_nonzeros + dataset.n_rows * len(self._filled_columns)
+        indptr = np.empty(dataset.n_rows + 1, dtype=np.int64)
         indices = np.empty(capacity, dtype=np.int32)
         values = np.empty(capacity)
-        written = scale_rows(
-            dataset.indptr,
-            dataset.indices,
-            dataset.values,
-            first,
-            last,
-            self.columns,
-            self.minimum,
-            self.maximum,
-            self.lower,
-            self.upper,
-            self._filled_columns,
-            self._filled_values,
-            indptr,
-            indices,
-            values,
-        )
+        known = self.columns, self.minimum, self.maximum, self.lower, self.upper
+        filled = self._filled_columns, self._filled_values
+        source = dataset.indptr, dataset.indices, dataset.values
+        written = scale_rows(*source, *known, *filled, indptr, indices, values)
         if written < 0:
             k = -1 - written
-            row = int(np.searchsorted(dataset.indptr, k, side="right"))
+            row = rows_before + int(np.searchsorted(dataset.indptr, k, side="right"))
             where, value = f"row {row}, feature {dataset.indices[k] + 1}", format_label(dataset.values[k])
             raise ParameterError(f"{where}: the value {value} is too far outside the known range")
         width = max(dataset.n_features, int(self.columns[-1]) + 1 if len(self.columns) else 0)
-        return Dataset(indptr, indices[:written], values[:written], width)
+        return sound_rows(indptr, indices[:written], values[:written], width)
 
-    def _count_filled(self, ranges: ColumnRanges, n_rows: int) -> int:
+    def _n_filled(self, dataset: Dataset) -> int:
         """Absent entries that become something other than 0."""
+        ranges = ColumnRanges.of(dataset)
         stored = ranges.counts[np.isin(ranges.columns, self._filled_columns, assume_unique=True)].sum()
-        return n_rows * len(self._filled_columns) - int(stored)
+        return dataset.n_rows * len(self._filled_columns) - int(stored)
 
-    def _advice(self) -> str:
+    def _growth(self, filled: int, dataset: Dataset) -> str:
+        advice = "features without zero at the end of their range have no zeros to keep"
         if self.lower != 0 and self.upper != 0:
-            return "if most features are 0 or above, ranges made with -l 0 keep zeros"
-        return "features without zero at the end of their range have no zeros to keep"
+            advice = "if most features are 0 or above, ranges made with -l 0 keep zeros"
+        stored = f"(the data hold {dataset.n_nonzeros:,} values)"
+        return f"{filled:,} zeros into other numbers {stored}; {advice}"
 
 
 def check_interval(lower: float, upper: float, name: str) -> None:
@@ -277,9 +248,7 @@ def check_interval(lower: float, upper: float, name: str) -> None:
         raise ParameterError(f"{name} must have its lower end below its upper end, found {shown}")
 
 
-def _image(
-    values: NDArray[np.float64], minimum: Any, maximum: Any, lower: float, upper: float
-) -> NDArray[np.float64]:
+def _image(values: Floats, minimum: Any, maximum: Any, lower: float, upper: float) -> Floats:
     """The map at the head of this file, in the same order of operations as the compiled one."""
     line = lower + (upper - lower) * (values - minimum) / (maximum - minimum)
     return np.where(values == minimum, lower, np.where(values == maximum, upper, line))

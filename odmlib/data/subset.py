@@ -9,6 +9,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.arrays import Places
 from odmlib.data._reader import parse_number
 from odmlib.data.faults import shown
 from odmlib.data.reading import UTF8_MARK
@@ -47,7 +48,7 @@ def choose_rows(y: Any, size: int, method: str = "stratified", seed: int = 0) ->
     return chosen
 
 
-def class_shares(counts: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def class_shares(counts: Places, size: int) -> Places:
     """Rows of each class in a subset: in proportion, by largest remainders; none is left out if avoidable.
 
     >>> class_shares(np.array([90, 9, 1]), 10).tolist()
@@ -64,33 +65,22 @@ def class_shares(counts: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     return shares
 
 
-class RowLines:
-    """The lines of a data file that hold a row, and their labels; other lines do not count."""
-
-    def __init__(self, name: str):
-        self.name = name
-        self.labels: list[float] = []
-
-    def read(self, stream: Any, keep: IO[bytes] | None) -> None:
-        """Gather the labels; `keep` gets a copy of the rows' lines, for streams that come only once."""
-        for number, line in enumerate(whole_lines(stream), 1):
-            label = self._label(line, number)
-            if label is not None:
-                self.labels.append(label)
-                if keep is not None:
-                    keep.write(line)
-
-    def _label(self, line: bytes, number: int) -> float | None:
+def row_labels(stream: Any, name: str, keep: IO[bytes] | None) -> list[float]:
+    """The labels of a data file; `keep` gets a copy of the rows' lines, for streams that come only once."""
+    labels = []
+    for number, line in enumerate(whole_lines(stream), 1):
         start = len(UTF8_MARK) if number == 1 and line.startswith(UTF8_MARK) else 0
         match = _LABEL.match(line, start)
-        assert match is not None
-        if not match.group(1):
-            return None
+        if match is None or not match.group(1):  # no row
+            continue
         label = parse_number(match.group(1))
         if label is None or not np.isfinite(label):
             message = f"expected a number as label, found {shown(match.group(1))}"
-            raise DataFormatError(message, self.name, number, match.start(1) + 1 - start)
-        return label
+            raise DataFormatError(message, name, number, match.start(1) + 1 - start)
+        labels.append(label)
+        if keep is not None:
+            keep.write(line)
+    return labels
 
 
 def is_row(line: bytes) -> bool:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from odmlib.data import _writer
+from odmlib._core.arrays import Floats
+from odmlib.data._writer import format_rows as format_arrays
 from odmlib.data.dataset import Dataset
 from odmlib.data.files import Target, open_output
 from odmlib.errors import ParameterError
@@ -37,12 +37,11 @@ def write_data(target: Target, X: Any, y: Any = None, zero_based: bool = False) 
     dataset = Dataset.from_any(X)
     labels = np.zeros(dataset.n_rows) if y is None else _checked_labels(y, dataset.n_rows)
     with open_output(target) as stream:
-        for block in format_blocks(dataset, labels, zero_based):
-            stream.write(block)
+        stream.writelines(format_blocks(dataset, labels, zero_based))
 
 
 def format_blocks(
-    dataset: Dataset, labels: NDArray[np.float64], zero_based: bool = False, block_values: int = BLOCK_VALUES
+    dataset: Dataset, labels: Floats, zero_based: bool = False, block_values: int = BLOCK_VALUES
 ) -> Iterator[bytes]:
     """All rows as text, in pieces of moderate size."""
     first = 0
@@ -51,30 +50,16 @@ def format_blocks(
         last = int(np.searchsorted(dataset.indptr, aim, side="right")) - 1
         # at least one row, however long; not too many, even if they are empty
         last = min(max(last, first + 1), first + block_values, dataset.n_rows)
-        yield format_rows(dataset, labels, first, last, zero_based)
+        yield format_rows(dataset.part(first, last), labels[first:last], zero_based)
         first = last
 
 
-def format_rows(
-    dataset: Dataset,
-    labels: NDArray[np.float64],
-    first_row: int = 0,
-    last_row: int | None = None,
-    zero_based: bool = False,
-) -> bytes:
-    """The rows first_row .. last_row-1 as text; `labels` are those of all rows and finite."""
-    return _writer.format_rows(
-        dataset.indptr,
-        dataset.indices,
-        dataset.values,
-        labels,
-        first_row,
-        dataset.n_rows if last_row is None else last_row,
-        0 if zero_based else 1,
-    )
+def format_rows(dataset: Dataset, labels: Floats, zero_based: bool = False) -> bytes:
+    """The rows as text; labels are finite."""
+    return format_arrays(dataset.indptr, dataset.indices, dataset.values, labels, 0 if zero_based else 1)
 
 
-def _checked_labels(y: Any, n_rows: int) -> NDArray[np.float64]:
+def _checked_labels(y: Any, n_rows: int) -> Floats:
     given = np.asarray(y)
     if given.shape != (n_rows,):
         raise ParameterError(f"y must hold one label for each of {n_rows} rows, found shape {given.shape}")

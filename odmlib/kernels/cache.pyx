@@ -4,6 +4,7 @@ Memory is taken row by row as it is needed. The budget counts the rows and the t
 rows of one fetch are the most recently used ones while it runs, so that none of them can be evicted by it.
 """
 
+from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -27,8 +28,12 @@ cdef extern from "memory.h" nogil:
 
 def bytes_for_all(n_rows, wide):
     """The budget within which a cache holds all rows of a kernel of `n_rows` rows."""
-    row_bytes = max(1, -(-n_rows * (8 if wide else 4) // 64)) * 64
-    return n_rows * (row_bytes + SLOT_BYTES) + n_rows * sizeof(int)
+    return n_rows * (row_bytes(n_rows, wide) + SLOT_BYTES) + n_rows * sizeof(int)
+
+
+cdef index_t row_bytes(index_t n_rows, bint wide):
+    """Whole cache lines: rows start aligned."""
+    return max(<index_t>1, (n_rows * <index_t>(sizeof(double) if wide else sizeof(kernel_t)) + 63) // 64) * 64
 
 
 cdef class RowCache:
@@ -49,11 +54,8 @@ cdef class RowCache:
     def __cinit__(self, Kernel kernel, budget_bytes, bint wide=False):
         self.kernel = kernel
         self.wide = wide
-        cdef index_t value_bytes = sizeof(double) if wide else sizeof(kernel_t)
         self.n_columns = kernel.n_rows
-        self._newest = self._oldest = -1
-        # whole cache lines: rows start aligned
-        self._row_bytes = max(<index_t>1, (self.n_columns * value_bytes + 63) // 64) * 64
+        self._row_bytes = row_bytes(self.n_columns, wide)
         table_bytes = self.n_columns * <index_t>sizeof(int)
         least = 2 * (self._row_bytes + SLOT_BYTES) + table_bytes
         if budget_bytes < least and self.n_columns > 1:
@@ -65,14 +67,15 @@ cdef class RowCache:
         self.capacity = max(1, min(fitting, self.n_columns))
         self._memory = <void **>calloc(self.capacity, sizeof(void *))
         self._row_of = <index_t *>malloc(self.capacity * sizeof(index_t))
-        self._newer = <index_t *>malloc(self.capacity * sizeof(index_t))
-        self._older = <index_t *>malloc(self.capacity * sizeof(index_t))
+        self._newer = <index_t *>malloc((self.capacity + 1) * sizeof(index_t))
+        self._older = <index_t *>malloc((self.capacity + 1) * sizeof(index_t))
         self._slot_of = <int *>malloc(max(<index_t>1, self.n_columns) * sizeof(int))
         if not (self._memory and self._row_of and self._newer and self._older and self._slot_of):
             raise MemoryError("no memory for the tables of the kernel cache")
         cdef index_t i
         for i in range(self.n_columns):
             self._slot_of[i] = -1
+        self._newer[self.capacity] = self._older[self.capacity] = self.capacity
 
     def __dealloc__(self):
         if self._memory:
@@ -92,8 +95,8 @@ cdef class RowCache:
     def resident(self):
         """Rows held, most recently used first."""
         result = []
-        cdef index_t slot = self._newest
-        while slot >= 0:
+        cdef index_t slot = self._older[self.capacity]
+        while slot != self.capacity:
             if self._row_of[slot] >= 0:
                 result.append(self._row_of[slot])
             slot = self._older[slot]
@@ -110,38 +113,28 @@ cdef class RowCache:
             return result
         cdef const index_t[::1] view = wanted
         cdef char[::1] out = result.reshape(-1).view(np.int8)
-        cdef void **pointers = <void **>malloc(self.capacity * sizeof(void *))
-        if pointers is NULL:
-            raise MemoryError
-        try:
-            with nogil:
-                while start < total:
-                    n = min(self.capacity, total - start)
-                    self.fetch(&view[start], n, pointers)
-                    for r in range(n):
-                        memcpy(&out[(start + r) * row_bytes], pointers[r], row_bytes)
-                    start += n
-        finally:
-            free(pointers)
+        cdef uintptr_t[::1] pointers = np.empty(self.capacity, np.uintp)
+        with nogil:
+            while start < total:
+                n = min(self.capacity, total - start)
+                self.fetch(&view[start], n, <void **>&pointers[0])
+                for r in range(n):
+                    memcpy(&out[(start + r) * row_bytes], <void *>pointers[r], row_bytes)
+                start += n
         return result
 
     def fill(self, rows):
         """Compute the given rows, as many as may be held at a time, to have all of them at hand."""
         cdef const index_t[::1] wanted = np.ascontiguousarray(rows, dtype=np.int64)
         cdef index_t n = wanted.shape[0]
-        cdef void **pointers = <void **>malloc(n * sizeof(void *) + 1)
-        if pointers is NULL:
-            raise MemoryError
-        try:
-            if n:
-                with nogil:
-                    self.fetch(&wanted[0], n, pointers)
-        finally:
-            free(pointers)
+        cdef uintptr_t[::1] pointers = np.empty(n, np.uintp)
+        if n:
+            with nogil:
+                self.fetch(&wanted[0], n, <void **>&pointers[0])
 
     def freeze(self):
         """All rows are held: from now on they stay, and any number of threads may fetch them."""
-        if self._n_slots < self.n_columns or self._oldest < 0 or self._row_of[self._oldest] < 0:
+        if self._n_slots < self.n_columns or self._n_slots == 0 or self._row_of[self._newer[self.capacity]] < 0:
             raise ParameterError("only a cache that holds every row can be frozen")
         self.frozen = True
 
@@ -181,7 +174,7 @@ cdef class RowCache:
             if self._row_of[slot] >= 0:
                 self._slot_of[self._row_of[slot]] = -1
         self._free_rows()
-        self._newest = self._oldest = -1
+        self._newer[self.capacity] = self._older[self.capacity] = self.capacity
         self.frozen = False
 
     cdef void _free_rows(self) noexcept nogil:
@@ -197,55 +190,36 @@ cdef class RowCache:
         return self._slot_of[row] >= 0
 
     cdef void _unchain(self, index_t slot) noexcept nogil:
-        cdef index_t newer = self._newer[slot], older = self._older[slot]
-        if newer >= 0:
-            self._older[newer] = older
-        else:
-            self._newest = older
-        if older >= 0:
-            self._newer[older] = newer
-        else:
-            self._oldest = newer
+        self._older[self._newer[slot]] = self._older[slot]
+        self._newer[self._older[slot]] = self._newer[slot]
 
-    cdef void _chain_newest(self, index_t slot) noexcept nogil:
-        self._newer[slot] = -1
-        self._older[slot] = self._newest
-        if self._newest >= 0:
-            self._newer[self._newest] = slot
-        else:
-            self._oldest = slot
-        self._newest = slot
-
-    cdef void _chain_oldest(self, index_t slot) noexcept nogil:
-        self._older[slot] = -1
-        self._newer[slot] = self._oldest
-        if self._oldest >= 0:
-            self._older[self._oldest] = slot
-        else:
-            self._newest = slot
-        self._oldest = slot
+    cdef void _chain(self, index_t slot, index_t newer) noexcept nogil:
+        """Put the slot right behind `newer`."""
+        self._newer[slot], self._older[slot] = newer, self._older[newer]
+        self._newer[self._older[newer]] = slot
+        self._older[newer] = slot
 
     cdef index_t _claim(self) noexcept nogil:
         """A slot with memory at the new end of the chain; -1 when there is none."""
-        cdef index_t slot
+        cdef index_t slot, oldest = self._newer[self.capacity]
         # an emptied slot waits at the old end; new memory is taken only when there is none
-        if self._n_slots < self.capacity and not (self._oldest >= 0 and self._row_of[self._oldest] < 0):
+        if self._n_slots < self.capacity and (self._n_slots == 0 or self._row_of[oldest] >= 0):
             slot = self._n_slots
             self._memory[slot] = odm_aligned_alloc(64, self._row_bytes)
             if self._memory[slot] is not NULL:
                 self._n_slots = self._n_slots + 1
                 self._row_of[slot] = -1
-                self._chain_newest(slot)
+                self._chain(slot, self.capacity)
                 return slot
-        slot = self._oldest   # also when the machine has less memory than the budget says
-        if slot < 0:
+        if self._n_slots == 0:
             return -1
-        if self._row_of[slot] >= 0:
-            self._slot_of[self._row_of[slot]] = -1
-            self._row_of[slot] = -1
-        self._unchain(slot)
-        self._chain_newest(slot)
-        return slot
+        # also when the machine has less memory than the budget says
+        if self._row_of[oldest] >= 0:
+            self._slot_of[self._row_of[oldest]] = -1
+            self._row_of[oldest] = -1
+        self._unchain(oldest)
+        self._chain(oldest, self.capacity)
+        return oldest
 
     cdef void _forget(self, index_t row) noexcept nogil:
         cdef index_t slot = self._slot_of[row]
@@ -253,7 +227,7 @@ cdef class RowCache:
             self._slot_of[row] = -1
             self._row_of[slot] = -1
             self._unchain(slot)
-            self._chain_oldest(slot)
+            self._chain(slot, self._newer[self.capacity])
 
     cdef int fetch(self, const index_t *rows, index_t n, void **pointers) except -1 nogil:
         cdef index_t r, slot, n_missing = 0
@@ -268,7 +242,7 @@ cdef class RowCache:
             slot = self._slot_of[rows[r]]
             if slot >= 0:
                 self._unchain(slot)
-                self._chain_newest(slot)
+                self._chain(slot, self.capacity)
         cdef index_t *missing = <index_t *>malloc(n * sizeof(index_t) + 1)
         cdef void **places = <void **>malloc(n * sizeof(void *) + 1)
         cdef bint done = False

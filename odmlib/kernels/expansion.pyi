@@ -1,6 +1,6 @@
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from odmlib._core.arrays import Floats
 from odmlib.data.dataset import Dataset
 from odmlib.kernels.formula import KernelFormula
 
@@ -10,4 +10,4 @@ def kernel_scores(
     coefficients: ArrayLike | Dataset,
     test: Dataset,
     threads: int = 1,
-) -> NDArray[np.float64]: ...
+) -> Floats: ...

@@ -10,13 +10,14 @@ from cpython.exc cimport PyErr_CheckSignals
 
 import numpy as np
 
-from odmlib._core.types cimport column_t, index_t, value_t
-from odmlib.kernels.kernel cimport compiled_formula, odm_kernel_sums, odm_sums_job, slab_columns
+from odmlib._core.types cimport column_t, index_t
+from odmlib._core.views cimport data_of
+from odmlib.kernels.kernel cimport compiled_formula, kernel_sums, odm_rows, odm_sums_job, slab_columns
 
+from odmlib._core.vectors import squared_norms
 from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
-from odmlib.kernels.columns import narrow
-from odmlib.kernels.kernel import squared_norms
+from odmlib.kernels.kernel import FEW_COLUMNS
 
 cdef double SLICE_WORK = 5e8      # multiply-adds of one core between two looks at Ctrl-C: about 0.1 s
 cdef index_t PAIR_WORK = 32       # multiply-adds that the map of one value costs
@@ -54,7 +55,7 @@ def kernel_scores(formula, support, coefficients, test, int threads=1):
 def add_scores(formula, support, terms, test, double[:, ::1] scores, int threads):
     cdef const double[::1] support_norms = squared_norms(support.indptr, support.values)
     cdef const double[::1] test_norms = squared_norms(test.indptr, test.values)
-    support, columns = narrow(support)
+    support, columns = support.compact(FEW_COLUMNS)
     if columns is not None:
         test = test.on_columns(columns)
     cdef const index_t[::1] support_starts = support.indptr, test_starts = test.indptr
@@ -65,14 +66,12 @@ def add_scores(formula, support, terms, test, double[:, ::1] scores, int threads
     cdef const double[::1] coefficients = terms.values
     cdef odm_sums_job job
     job.formula = compiled_formula(formula)
-    job.support.starts = &support_starts[0]
-    job.support.columns = &support_columns[0] if support_columns.shape[0] else NULL
-    job.support.values = &support_values[0] if support_columns.shape[0] else NULL
-    job.support.norms = &support_norms[0]
-    job.test.starts = &test_starts[0]
-    job.test.columns = &test_columns[0] if test_columns.shape[0] else NULL
-    job.test.values = &test_values[0] if test_columns.shape[0] else NULL
-    job.test.norms = &test_norms[0]
+    job.support = odm_rows(&support_starts[0], NULL, data_of(support_values), &support_norms[0])
+    if support_columns.shape[0]:
+        job.support.columns = &support_columns[0]
+    job.test = odm_rows(&test_starts[0], NULL, data_of(test_values), &test_norms[0])
+    if test_columns.shape[0]:
+        job.test.columns = &test_columns[0]
     job.n_columns = support.n_features
     job.slab = slab_columns(support.n_rows, support.n_features, support.n_nonzeros)
     job.output_starts = &output_starts[0]
@@ -97,7 +96,7 @@ def add_scores(formula, support, terms, test, double[:, ::1] scores, int threads
             while support_start < n_support:
                 job.first = support_start
                 support_start = job.last = min(support_start + span, n_support)
-                failed = odm_kernel_sums(&job)
+                failed = kernel_sums(&job)
                 with gil:
                     if failed:
                         raise MemoryError("no memory for a panel of test rows")

@@ -16,8 +16,8 @@ import operator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats
 from odmlib.errors import ParameterError
 from odmlib.names import KERNELS
 from odmlib.parameters import MAX_DEGREE
@@ -75,7 +75,7 @@ class KernelFormula:
                 return math.inf
         return 1.0 + bias_squared
 
-    def on_diagonal(self, squared_norms: NDArray[np.float64]) -> NDArray[np.float64]:
+    def on_diagonal(self, squared_norms: Floats) -> Floats:
         """k(x, x) for rows of these squared lengths."""
         if self.name == "linear":
             values = squared_norms

@@ -1,7 +1,7 @@
-# Kernel: values between rows, many rows at a time; and the declarations of panel.h.
+# Kernel: values between rows, many rows at a time; and the jobs of panel.h.
 from odmlib._core.types cimport column_t, index_t, kernel_t, value_t
 
-cdef extern from "panel.h" nogil:
+cdef extern from "panel_jobs.h" nogil:
     enum:
         ODM_LINEAR
         ODM_POLY
@@ -52,9 +52,9 @@ cdef extern from "panel.h" nogil:
         index_t last
         int n_threads
 
-    int odm_kernel_block(const odm_block_job *job, bint precise) noexcept
-    int odm_kernel_sums(odm_sums_job *job) noexcept
 
+# sums of kernel values with coefficients; -1 when memory ran out
+cdef int kernel_sums(odm_sums_job *job) noexcept nogil
 
 # the numbers of a KernelFormula as panel.h wants them
 cdef odm_kernel_formula compiled_formula(formula)

@@ -7,16 +7,22 @@ values that the products see. k(i, j) and k(j, i) are the same bits; the diagona
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport uintptr_t
 
 import numpy as np
 
+from odmlib._core.parallel cimport odm_use_pool, parallel_for
 from odmlib._core.types cimport column_t, index_t, kernel_t, value_t
 
-from odmlib.data.dataset import Dataset
+cdef extern from "panel.h" nogil:
+    int odm_kernel_block(const odm_block_job *job, bint precise) noexcept
+    int odm_kernel_sums(odm_sums_job *job) noexcept
+
+odm_use_pool(parallel_for)
+
+from odmlib._core.arrays import gathered
+from odmlib._core.vectors import squared_norms
 from odmlib.errors import ParameterError
-from odmlib.kernels.columns import narrow
-from odmlib.kernels.formula import KernelFormula
 
 cdef double MAX_ERROR = 1e-6
 cdef double SINGLE_ROUNDING = 2.0 ** -24
@@ -28,7 +34,12 @@ cdef index_t PANEL_ROWS = 64
 cdef index_t SLAB_COLUMNS = 96        # of a dense panel: 24 kB, so that a slab stays in the first-level cache
 cdef index_t SLAB_NONZEROS = 64       # sparse data: columns that hold about so many values of a row
 SYMMETRY_TOLERANCE = 1e-8             # of a precomputed matrix, relative to its largest entry
+FEW_COLUMNS = 4096                    # ODM_DIRECT_COLUMNS of panel.h: up to here a panel has a line per column
 CHECK_ROWS = 256                      # rows of such a matrix that are checked at a time
+
+
+cdef int kernel_sums(odm_sums_job *job) noexcept nogil:
+    return odm_kernel_sums(job)
 
 
 cdef odm_kernel_formula compiled_formula(formula):
@@ -39,21 +50,6 @@ cdef odm_kernel_formula compiled_formula(formula):
     result.gamma = formula.gamma if formula.name != "linear" else 1.0
     result.coef0 = formula.coef0
     result.bias_squared = formula.bias * formula.bias
-    return result
-
-
-def squared_norms(const index_t[::1] starts, const double[::1] values):
-    """Squared length of each row, summed in the order of its columns."""
-    cdef index_t i, k, n = starts.shape[0] - 1
-    cdef double total
-    result = np.empty(n)
-    cdef double[::1] out = result
-    with nogil:
-        for i in range(n):
-            total = 0
-            for k in range(starts[i], starts[i + 1]):
-                total += values[k] * values[k]
-            out[i] = total
     return result
 
 
@@ -91,12 +87,10 @@ cdef class Kernel:
         largest = float(exact_norms.max(initial=0.0))
         self._check_range(self.formula.bound(largest), largest)
         self.precise = float32_is_too_coarse(self.formula, largest)
-        data, _ = narrow(data)
+        data, _ = data.compact(FEW_COLUMNS)
         self._n_columns = data.n_features
         self._slab = slab_columns(data.n_rows, data.n_features, data.n_nonzeros)
-        self._starts = data.indptr
-        self._columns = data.indices
-        self._doubles = data.values
+        self._starts, self._columns, self._doubles = data.indptr, data.indices, data.values
         self._norms = exact_norms
         if not self.precise:
             singles = data.values.astype(np.float32)
@@ -148,13 +142,8 @@ cdef class Kernel:
         if self._precomputed:
             part._matrix = np.ascontiguousarray(np.asarray(self._matrix)[np.ix_(rows, rows)])
             return part
-        starts, columns = np.asarray(self._starts), np.asarray(self._columns)
-        lengths = np.diff(starts)[rows]
-        ends = np.cumsum(lengths)
-        part._starts = np.concatenate([[0], ends])
-        # position k of the part comes from its row's start plus its place in the row
-        places = np.arange(lengths.sum()) + np.repeat(starts[rows] - (ends - lengths), lengths)
-        part._columns = columns[places]
+        part._starts, places = gathered(np.asarray(self._starts), rows)
+        part._columns = np.asarray(self._columns)[places]
         part._doubles = np.asarray(self._doubles)[places]
         part._norms = np.asarray(self._norms)[rows]
         if not self.precise:
@@ -178,37 +167,26 @@ cdef class Kernel:
         if out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous:
             raise ParameterError(f"out must have shape {shape} and type {dtype}, found {out.shape}, {out.dtype}")
         cdef const index_t[::1] wanted = rows
-        cdef index_t r, n = shape[0], row_bytes = shape[1] * out.itemsize
+        cdef index_t n = shape[0], row_bytes = shape[1] * out.itemsize
         if n == 0 or row_bytes == 0:
             return out
-        cdef char[::1] target = out.reshape(-1).view(np.int8)
-        cdef void **pointers = <void **>malloc(n * sizeof(void *))
-        if pointers is NULL:
-            raise MemoryError
-        try:
-            for r in range(n):
-                pointers[r] = &target[r * row_bytes]
+        cdef const uintptr_t[::1] addresses = out.ctypes.data + np.arange(n, dtype=np.uintp) * np.uintp(row_bytes)
+        with nogil:
             if onto is None:
-                with nogil:
-                    self.fill(&wanted[0], n, pointers, wide)
+                self.fill(&wanted[0], n, <void **>&addresses[0], wide)
             else:
-                with nogil:
-                    self.fill_onto(onto, &wanted[0], n, pointers, wide)
-        finally:
-            free(pointers)
+                self.fill_onto(onto, &wanted[0], n, <void **>&addresses[0], wide)
         return out
 
     cdef odm_rows _compiled_rows(self, bint precise) noexcept nogil:
         cdef odm_rows result
         result.starts = &self._starts[0]
-        result.columns = &self._columns[0] if self._columns.shape[0] else NULL
-        if self._columns.shape[0] == 0:
-            result.values = NULL
-        elif precise:
-            result.values = &self._doubles[0]
-        else:
-            result.values = &self._singles[0]
         result.norms = &self._norms[0] if precise else &self._single_norms[0]
+        result.columns = NULL
+        result.values = NULL
+        if self._columns.shape[0]:
+            result.columns = &self._columns[0]
+            result.values = <const void *>&self._doubles[0] if precise else <const void *>&self._singles[0]
         return result
 
     cdef int fill(self, const index_t *rows, index_t n, void **out, bint wide) except -1 nogil:

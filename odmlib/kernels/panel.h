@@ -21,67 +21,14 @@
 #include <new>
 
 #include "instructions.h"
+#include "panel_jobs.h"
 #include "parallel.h"
-
-// ODM_RBF_EXPONENT: the exponent of the RBF kernel, for callers that raise it in float32 themselves
-enum odm_kernel_kind { ODM_LINEAR, ODM_POLY, ODM_RBF, ODM_SIGMOID, ODM_RBF_EXPONENT };
-
-struct odm_kernel_formula {
-    int kind;
-    int degree;
-    double gamma;
-    double coef0;
-    double bias_squared;  // added to every value
-};
-
-// Compressed rows. `values` are float or double as the called variant expects; `norms` are squared lengths.
-struct odm_rows {
-    const int64_t *starts;
-    const int32_t *columns;
-    const void *values;
-    const double *norms;
-};
 
 static const int64_t ODM_PANEL_BYTES = 256;  // one line: as much as eight 32-byte registers hold
 static const int64_t ODM_TILE_ROWS = 64;     // streaming rows per tile: a tile is 16 kB, half of a first-level cache
 static const int64_t ODM_CHUNK_ROWS = 512;   // streaming rows per unit of threaded work
 static const int64_t ODM_DIRECT_COLUMNS = 4096;  // beyond, a panel holds only the columns its rows use
 static const int64_t ODM_GROUP_BYTES = 1 << 20;  // panels that are prepared together
-
-// k(row rows[r] of `source`, row j of `data`) for j = first .. last-1 into out[r][j], an array of float, or of
-// double if `wide` (which needs double values).
-struct odm_block_job {
-    odm_kernel_formula formula;
-    odm_rows source, data;
-    int64_t n_columns;
-    int64_t slab;  // columns of a panel that are worked through before the next ones
-    const int64_t *rows;
-    int64_t n_rows;
-    void **out;
-    bool wide;
-    int64_t first, last;
-    int n_threads;
-};
-
-// sums[r * n_outputs + c] += sum_j coefficient_jc k(test row r, support row j), where support row j has the
-// coefficients of outputs[k] for k = output_starts[j] .. output_starts[j + 1]-1 and none for others, for test rows
-// first_test .. last_test-1 and support rows first .. last-1. Columns of a test row at or beyond n_columns
-// are in no support row and count in its norm only.
-struct odm_sums_job {
-    odm_kernel_formula formula;
-    odm_rows support, test;
-    int64_t n_columns;
-    int64_t slab;  // columns of a panel that are worked through before the next ones
-    const int64_t *output_starts;
-    const int32_t *outputs;
-    const double *coefficients;
-    int64_t n_outputs;
-    double *sums;
-    int64_t first_test, last_test;
-    int64_t first, last;
-    int n_threads;
-    std::atomic<bool> *failed;  // out of memory in some thread
-};
 
 #define ODM_TARGET
 #define ODM_VECTOR_BYTES 16
@@ -119,7 +66,7 @@ struct odm_sums_job {
 static inline int odm_kernel_block(const odm_block_job *job, bool precise) noexcept
 {
 #ifdef ODM_HAS_AVX2_VARIANT
-    if (odm_use_avx2()) return precise ? block_f64_avx2(job) : block_f32_avx2(job);
+    if (odm_use_avx2) return precise ? block_f64_avx2(job) : block_f32_avx2(job);
 #endif
     return precise ? block_f64(job) : block_f32(job);
 }
@@ -129,7 +76,7 @@ static inline int odm_kernel_sums(odm_sums_job *job) noexcept
     std::atomic<bool> failed(false);
     job->failed = &failed;
 #ifdef ODM_HAS_AVX2_VARIANT
-    if (odm_use_avx2()) sums_f64_avx2(job);
+    if (odm_use_avx2) sums_f64_avx2(job);
     else
 #endif
         sums_f64(job);

@@ -9,8 +9,8 @@ row has a coordinate of its own, so that new rows are scored by k alone.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 
@@ -46,7 +46,7 @@ def needed_shift(kernel: Kernel, seed: int = 0) -> float:
     return -lowest * (SAFETY if len(rows) == n else SAMPLE_SAFETY * n / len(rows))
 
 
-def _surely_positive_matrix(values: NDArray[np.float64]) -> bool:
+def _surely_positive_matrix(values: Floats) -> bool:
     """Whether no eigenvalue is below -NEGLIGIBLE x the largest one: with less than that on its diagonal the
     matrix has a factor. The largest eigenvalue is at least sum of entries / rows and every diagonal entry."""
     n = len(values)

@@ -1,4 +1,4 @@
-// One row's sub-problem of the multi-class machine (spec/mcodm.md section 3), for every instruction set.
+// One row's sub-problem of the multi-class machine (docs/internals/mathematics.md, "mcODM"), for every instruction set.
 //
 // Row with label y, multipliers zeta_l >= 0 (l != y, T their sum) of the margins from below and beta >= 0 of the
 // margin from above; with s_l the scores without the row's own part, A its curvature and h = 1 / (2 cost):
@@ -36,15 +36,9 @@ struct odm_class_row {
     int32_t other;     // q; -1: frozen
 };
 
+// class_block(row, b, n_classes, padded, beta): b has `padded` values, the scores s_l of all classes going in, the zeta_l
+// coming out (0 for y and the padding, whose contents going in do not matter). The sum of zeta is returned.
 #define ODM_LOOPS "class_block_loops.h"
 #include "each_variant.h"
-
-// `stripe` has `padded` places: the scores s_l of all classes going in, the zeta_l coming out (0 for y and the
-// padding, whose contents going in do not matter). The sum of zeta is returned.
-static inline double odm_class_block(const odm_class_row *row, double *stripe, int64_t n_classes, int64_t padded,
-                                     double *beta) noexcept
-{
-    return ODM_CALL(class_block, *row, stripe, n_classes, padded, beta);
-}
 
 #endif

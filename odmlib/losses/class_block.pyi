@@ -1,8 +1,7 @@
-import numpy as np
-from numpy.typing import NDArray
+from odmlib._core.arrays import Floats
 
 def solve_class_block(
-    scores: NDArray[np.float64],
+    scores: Floats,
     label: int,
     curvature: float,
     h: float,
@@ -10,4 +9,4 @@ def solve_class_block(
     theta: float,
     other: int = -1,
     reference: float = 0.0,
-) -> tuple[NDArray[np.float64], float]: ...
+) -> tuple[Floats, float]: ...

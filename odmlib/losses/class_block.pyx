@@ -19,12 +19,15 @@ def solve_class_block(const double[::1] scores, int label, double curvature, dou
     ([0.0, 0.0, 0.625], 0.875)
     """
     cdef index_t k = scores.shape[0]
-    assert 0 <= label < k and other < k and other != label and curvature > 0 and h > 0
+    if not (0 <= label < k and -1 <= other < k and other != label):
+        raise ValueError("label and other must be two different classes")
+    if not (curvature > 0 and h > 0):
+        raise ValueError("curvature and h must be above 0")
     cdef odm_class_row row = odm_class_row(curvature, h, h / nu if nu > 0 else float("inf"), theta, reference,
                                            label, other)
     stripe = np.zeros(odm_padded_classes(k))
     stripe[:k] = scores
     cdef double[::1] view = stripe
     cdef double beta
-    odm_class_block(&row, &view[0], k, view.shape[0], &beta)
+    odm_class_block(row, &view[0], k, view.shape[0], &beta)
     return stripe[:k], beta

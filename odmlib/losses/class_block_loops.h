@@ -1,41 +1,36 @@
 // The loops of class_block.h for one instruction set; included more than once.
 
-typedef double ODM_NAME(class_vec) __attribute__((vector_size(ODM_VECTOR_BYTES), may_alias, aligned(8)));
+// into the caller: with a known number of classes the loops over classes disappear
+#define INLINE LOOP __attribute__((always_inline))
 
-#define VEC ODM_NAME(class_vec)
-#define LANES (static_cast<int64_t>(ODM_VECTOR_BYTES / sizeof(double)))
-// into the caller: with a known number of places the loops over classes disappear
-#define LOOP ODM_TARGET static inline __attribute__((always_inline))
-#define AT(array, place) (*reinterpret_cast<VEC *>((array) + (place)))
-
-LOOP VEC ODM_NAME(lane_numbers)()
+INLINE VEC ODM_NAME(lane_numbers)()
 {
     VEC numbers = {};
     for (int64_t lane = 0; lane < LANES; ++lane) numbers[lane] = static_cast<double>(lane);
     return numbers;
 }
 
-// One place of a stripe is set, or gets something added, by whole vectors: the processor cannot hand a single number that
+// One value of a stripe is set, or gets something added, by whole vectors: the processor cannot hand a single number that
 // was just written to a reader of the vector around it, and waits.
-LOOP void ODM_NAME(set_at)(double *stripe, int64_t place, double value)
+INLINE void ODM_NAME(set_at)(double *stripe, int64_t index, double value)
 {
     const VEC all = VEC{} + value;
-    double *around = stripe + place / LANES * LANES;
-    AT(around, 0) = ODM_NAME(lane_numbers)() == static_cast<double>(place % LANES) ? all : AT(around, 0);
+    double *around = stripe + index / LANES * LANES;
+    AT(around, 0) = ODM_NAME(lane_numbers)() == static_cast<double>(index % LANES) ? all : AT(around, 0);
 }
 
-LOOP void ODM_NAME(add_at)(double *stripe, int64_t place, double value)
+INLINE void ODM_NAME(add_at)(double *stripe, int64_t index, double value)
 {
     const VEC all = VEC{} + value, zero = {};
-    double *around = stripe + place / LANES * LANES;
-    AT(around, 0) += ODM_NAME(lane_numbers)() == static_cast<double>(place % LANES) ? all : zero;
+    double *around = stripe + index / LANES * LANES;
+    AT(around, 0) += ODM_NAME(lane_numbers)() == static_cast<double>(index % LANES) ? all : zero;
 }
 
-LOOP double ODM_NAME(stripe_max)(const double *stripe, int64_t n)
+INLINE double ODM_NAME(stripe_max)(const double *stripe, int64_t n)
 {
-    VEC most = AT(const_cast<double *>(stripe), 0);
+    VEC most = READ(stripe, 0);
     for (int64_t l = LANES; l < n; l += LANES) {
-        const VEC x = AT(const_cast<double *>(stripe), l);
+        const VEC x = READ(stripe, l);
         most = x > most ? x : most;
     }
     double result = most[0];
@@ -43,18 +38,18 @@ LOOP double ODM_NAME(stripe_max)(const double *stripe, int64_t n)
     return result;
 }
 
-// The largest but that of one class; its place and the padding become minus infinity.
-LOOP double ODM_NAME(best_of_others)(double *stripe, int64_t n_classes, int64_t padded, int64_t label)
+// The largest value but that of one class; this one and the padding become minus infinity.
+INLINE double ODM_NAME(best_of_others)(double *stripe, int64_t n_classes, int64_t padded, int64_t label)
 {
     const VEC zero = {}, none = zero + ODM_NO_SCORE;
-    VEC places = ODM_NAME(lane_numbers)(), most = none;
+    VEC numbers = ODM_NAME(lane_numbers)(), most = none;
     for (int64_t l = 0; l < padded; l += LANES) {
         VEC x = AT(stripe, l);
-        x = places == static_cast<double>(label) ? none : x;
-        x = places >= static_cast<double>(n_classes) ? none : x;
+        x = numbers == static_cast<double>(label) ? none : x;
+        x = numbers >= static_cast<double>(n_classes) ? none : x;
         AT(stripe, l) = x;
         most = x > most ? x : most;
-        places += static_cast<double>(LANES);
+        numbers += static_cast<double>(LANES);
     }
     double result = most[0];
     for (int64_t lane = 1; lane < LANES; ++lane) result = most[lane] > result ? most[lane] : result;
@@ -62,21 +57,21 @@ LOOP double ODM_NAME(best_of_others)(double *stripe, int64_t n_classes, int64_t 
 }
 
 // The root nu of Q nu - P + sum_l min(0, nu - b_l); `top` is the largest b_l, minus infinity for an empty list.
-LOOP double ODM_NAME(threshold)(const double *b, int64_t n, double top, double P, double Q)
+INLINE double ODM_NAME(threshold)(const double *b, int64_t n, double top, double P, double Q)
 {
     if (P >= Q * top) return P / Q;
     double nu = (P + top) / (Q + 1);  // as if the largest alone were active: not above the root
     int64_t last = 1;
     for (;;) {
         auto counts = VEC{} > 1.0;  // numbers of the vectors' width, all 0
-        for (int64_t l = 0; l < n; l += LANES) counts -= AT(const_cast<double *>(b), l) > nu;
+        for (int64_t l = 0; l < n; l += LANES) counts -= READ(b, l) > nu;
         int64_t count = 0;
         for (int64_t lane = 0; lane < LANES; ++lane) count += counts[lane];
         if (count == last) return nu;  // active ones only become fewer, so these are the same
         VEC sums = {};
         const VEC zero = {};
         for (int64_t l = 0; l < n; l += LANES) {
-            const VEC x = AT(const_cast<double *>(b), l);
+            const VEC x = READ(b, l);
             sums += x > nu ? x : zero;
         }
         double sum = P;
@@ -88,7 +83,7 @@ LOOP double ODM_NAME(threshold)(const double *b, int64_t n, double top, double P
     }
 }
 
-LOOP double ODM_NAME(class_block)(const odm_class_row &row, double *b, int64_t n_classes, int64_t padded, double *beta)
+INLINE double ODM_NAME(class_block)(const odm_class_row &row, double *b, int64_t n_classes, int64_t padded, double *beta)
 {
     const double A = row.curvature, h = row.h, e = row.e, D = A + h;
     const double score_y = b[row.label];
@@ -143,7 +138,4 @@ LOOP double ODM_NAME(class_block)(const odm_class_row &row, double *b, int64_t n
     return total;
 }
 
-#undef VEC
-#undef LANES
-#undef LOOP
-#undef AT
+#undef INLINE

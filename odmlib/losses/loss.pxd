@@ -1,7 +1,7 @@
 # MarginLoss: all that distinguishes one binary machine from another, as scalars of one row.
 #
 # `margin` is z = y f(x); `dual` is the row's signed multiplier a, with a = -slope(z) at the optimum;
-# `cost` >= 0 is the row's weight in front of its loss (spec/odm.md sections 1 and 2).
+# `cost` >= 0 is the row's weight in front of its loss (docs/internals/mathematics.md).
 
 cdef class MarginLoss:
     # whether the loss has a derivative everywhere; those that have none also give the second group below
@@ -33,10 +33,6 @@ cdef class BandLoss(MarginLoss):
     cdef readonly double nu
 
 
-cdef class HingeLoss(MarginLoss):
-    pass
-
-
 cdef class MeanVarianceLoss(MarginLoss):
     cdef readonly double variance
     cdef readonly double mean
@@ -45,3 +41,7 @@ cdef class MeanVarianceLoss(MarginLoss):
     cdef double _low(self, double cost) noexcept nogil
     cdef double _high(self, double cost) noexcept nogil
     cdef double _margin_of(self, double dual, double cost) noexcept nogil
+
+
+cdef class HingeLoss(MeanVarianceLoss):
+    pass

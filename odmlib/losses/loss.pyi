@@ -10,14 +10,12 @@ class BandLoss(MarginLoss):
     nu: float
     def __init__(self, theta: float, nu: float) -> None: ...
 
-class HingeLoss(MarginLoss):
-    variance: float
-    mean: float
-    hinge: float
-
 class MeanVarianceLoss(MarginLoss):
     variance: float
     mean: float
     hinge: float
     centre: float
     def __init__(self, variance: float, mean: float, hinge: float, centre: float = 1.0) -> None: ...
+
+class HingeLoss(MeanVarianceLoss):
+    def __init__(self) -> None: ...

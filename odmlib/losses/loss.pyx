@@ -45,6 +45,7 @@ cdef class MarginLoss:
 
     def evaluate(self, str what, double first, double second=0.0, double third=0.0):
         """One scalar method by name, for tests and plots: `evaluate("value", margin, cost)`."""
+        cdef double value, slope = 0.0, curvature = 0.0
         if what == "value":
             return self.value(first, second)
         if what == "slope":
@@ -52,7 +53,8 @@ cdef class MarginLoss:
         if what == "curvature":
             return self.curvature(first, second)
         if what == "expand":
-            return self._expanded(first, second)
+            value = self.expand(first, second, &slope, &curvature)
+            return value, slope, curvature
         if what == "conjugate":
             return self.conjugate(first, second)
         if what == "dual_argmin":
@@ -64,11 +66,6 @@ cdef class MarginLoss:
         if what == "conjugate_slope":
             return self.conjugate_slope(first, second)
         raise ValueError(f"no such method of a loss: {what!r}")
-
-    def _expanded(self, double margin, double cost):
-        cdef double slope = 0.0, curvature = 0.0
-        cdef double value = self.expand(margin, cost, &slope, &curvature)
-        return value, slope, curvature
 
     def piece_at(self, double dual, double direction, double cost):
         """(low, high, curvature) of the conjugate's piece, for tests."""
@@ -168,7 +165,6 @@ cdef class BandLoss(MarginLoss):
             return -inner - self.theta
         return 0.0
 
-
     cdef double conjugate_slope(self, double dual, double cost) noexcept nogil:
         if dual > 0:
             return -1 + self.theta + dual / (2 * cost)
@@ -187,54 +183,6 @@ cdef class BandLoss(MarginLoss):
         else:
             low[0] = -INFINITY
         return 1 / (2 * side)
-
-
-cdef class HingeLoss(MarginLoss):
-    """SVM: cost max(0, 1-z) with cost_i = C s_i. Conjugate at -a: -a on 0 <= a <= cost."""
-
-    def __cinit__(self):
-        self.smooth = False
-
-    # the weights of MeanVarianceLoss of which this is the simplest case
-    variance = property(lambda self: 0.0)
-    mean = property(lambda self: 0.0)
-    hinge = property(lambda self: 1.0)
-
-    def __reduce__(self):
-        return HingeLoss, ()
-
-    cdef double value(self, double margin, double cost) noexcept nogil:
-        return cost * (1 - margin) if margin < 1 else 0.0
-
-    cdef double slope(self, double margin, double cost) noexcept nogil:
-        return -cost if margin < 1 else 0.0
-
-    cdef double conjugate(self, double dual, double cost) noexcept nogil:
-        return -dual if 0 <= dual <= cost else INFINITY
-
-    cdef double dual_argmin(self, double margin_without, double h, double cost) noexcept nogil:
-        cdef double short = 1 - margin_without
-        if short <= 0:
-            return 0.0
-        return cost if h * cost <= short else short / h
-
-    cdef double violation(self, double dual, double margin, double cost) noexcept nogil:
-        if margin < 1:
-            return 1 - margin if dual < cost else 0.0
-        return margin - 1 if dual > 0 else 0.0
-
-    cdef double gap(self, double dual, double margin, double cost) noexcept nogil:
-        if not 0 <= dual <= cost:
-            return INFINITY if dual == dual else dual
-        return (cost - dual) * (1 - margin) if margin < 1 else dual * (margin - 1)
-
-    cdef double conjugate_slope(self, double dual, double cost) noexcept nogil:
-        return -1.0
-
-    cdef double piece(self, double dual, double direction, double cost, double *low, double *high) noexcept nogil:
-        low[0] = 0.0
-        high[0] = cost
-        return 0.0
 
 
 cdef class MeanVarianceLoss(MarginLoss):
@@ -354,3 +302,46 @@ cdef class MeanVarianceLoss(MarginLoss):
         else:
             return 0.0
         return 1 / (2 * v)
+
+
+cdef class HingeLoss(MeanVarianceLoss):
+    """SVM: cost max(0, 1-z) with cost_i = C s_i. Conjugate at -a: -a on 0 <= a <= cost. The simplest case, for speed."""
+
+    def __init__(self):
+        super().__init__(0.0, 0.0, 1.0)
+
+    def __reduce__(self):
+        return HingeLoss, ()
+
+    cdef double value(self, double margin, double cost) noexcept nogil:
+        return cost * (1 - margin) if margin < 1 else 0.0
+
+    cdef double slope(self, double margin, double cost) noexcept nogil:
+        return -cost if margin < 1 else 0.0
+
+    cdef double conjugate(self, double dual, double cost) noexcept nogil:
+        return -dual if 0 <= dual <= cost else INFINITY
+
+    cdef double dual_argmin(self, double margin_without, double h, double cost) noexcept nogil:
+        cdef double short = 1 - margin_without
+        if short <= 0:
+            return 0.0
+        return cost if h * cost <= short else short / h
+
+    cdef double violation(self, double dual, double margin, double cost) noexcept nogil:
+        if margin < 1:
+            return 1 - margin if dual < cost else 0.0
+        return margin - 1 if dual > 0 else 0.0
+
+    cdef double gap(self, double dual, double margin, double cost) noexcept nogil:
+        if not 0 <= dual <= cost:
+            return INFINITY if dual == dual else dual
+        return (cost - dual) * (1 - margin) if margin < 1 else dual * (margin - 1)
+
+    cdef double conjugate_slope(self, double dual, double cost) noexcept nogil:
+        return -1.0
+
+    cdef double piece(self, double dual, double direction, double cost, double *low, double *high) noexcept nogil:
+        low[0] = 0.0
+        high[0] = cost
+        return 0.0

@@ -1,9 +1,12 @@
-"""A loss over all rows: totals, slopes and curvatures, duality gap, and the line search's sums.
+"""A loss over all rows: values, totals, slopes and curvatures, duality gap, and the line search's sums.
 
 Totals are taken per chunk of fixed size and then in order: the same for any number of threads.
 """
 
+from libc.string cimport memset
+
 from odmlib._core.parallel cimport odm_task, parallel_for
+from odmlib._core.rows cimport Rows
 from odmlib._core.types cimport index_t
 from odmlib._core.views cimport data_of
 from odmlib.losses.loss cimport MarginLoss
@@ -28,7 +31,8 @@ cdef struct Job:
 
 cdef Job new_job(MarginLoss loss, const double[::1] margins, const double[::1] costs) except *:
     cdef Job job
-    assert margins.shape[0] == costs.shape[0]
+    if margins.shape[0] != costs.shape[0]:
+        raise ValueError("a loss over rows: margins and costs of different lengths")
     job.loss = <void *>loss
     job.n_rows = margins.shape[0]
     job.margins = data_of(margins)
@@ -57,11 +61,24 @@ def slopes_and_curvatures(MarginLoss loss, const double[::1] margins, const doub
     return total, slopes, curvatures
 
 
+def values(MarginLoss loss, const double[::1] margins, const double[::1] costs):
+    """The loss of every row."""
+    cdef Job job = new_job(loss, margins, costs)
+    result = np.empty(job.n_rows)
+    cdef double[::1] out = result
+    cdef index_t i
+    with nogil:
+        for i in range(job.n_rows):
+            out[i] = loss.value(job.margins[i], job.costs[i])
+    return result
+
+
 def along_line(MarginLoss loss, const double[::1] margins, const double[::1] directions, double step,
                const double[::1] costs, int threads=1):
     """First and second derivative in t of the sum of losses at margins + t directions, at t = step."""
     cdef Job job = new_job(loss, margins, costs)
-    assert directions.shape[0] == margins.shape[0]
+    if directions.shape[0] != margins.shape[0]:
+        raise ValueError("along_line: margins and directions of different lengths")
     job.directions = data_of(directions)
     job.step = step
     return chunk_totals(&job, line_chunk, threads)
@@ -71,7 +88,8 @@ def value_and_gap(MarginLoss loss, const double[::1] duals, const double[::1] ma
                   const double[::1] costs, int threads=1):
     """(sum of losses, duality gap) of a pair of dual variables and the margins of w(duals)."""
     cdef Job job = new_job(loss, margins, costs)
-    assert duals.shape[0] == margins.shape[0]
+    if duals.shape[0] != margins.shape[0]:
+        raise ValueError("value_and_gap: duals and margins of different lengths")
     job.duals = data_of(duals)
     return chunk_totals(&job, gap_chunk, threads)
 
@@ -108,3 +126,57 @@ cdef void gap_chunk(void *context, index_t chunk) noexcept nogil:
         gap += (<MarginLoss>job.loss).gap(job.duals[i], job.margins[i], job.costs[i])
     job.totals[2 * chunk] = total
     job.totals[2 * chunk + 1] = gap
+
+
+cdef struct PointJob:
+    void *rows
+    void *loss
+    const index_t *starts
+    index_t n_columns
+    const double *w
+    const double *y
+    const double *costs
+    double *margins
+    double *curvatures
+    double *gradients       # one of the losses per chunk
+    double *totals          # of the losses, one per chunk
+
+
+cdef void evaluate_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef PointJob *job = <PointJob *>context
+    cdef double *gradient = job.gradients + chunk * job.n_columns
+    cdef double total = 0.0, margin, slope = 0.0
+    cdef index_t i
+    memset(gradient, 0, job.n_columns * sizeof(double))
+    for i in range(job.starts[chunk], job.starts[chunk + 1]):
+        margin = job.y[i] * (<Rows>job.rows).dot(i, job.w)
+        job.margins[i] = margin
+        total += (<MarginLoss>job.loss).expand(margin, job.costs[i], &slope, job.curvatures + i)
+        if slope != 0:
+            (<Rows>job.rows).add(i, job.y[i] * slope, gradient)
+    job.totals[chunk] = total
+
+
+def evaluate(Rows rows, const double[::1] y, const double[::1] costs, MarginLoss loss, const double[::1] w,
+             double[::1] margins, double[::1] curvatures, int threads=1):
+    """(sum of losses, its gradient in w) of a linear machine; fills margin and curvature of every row.
+
+    One pass: a row is added to the gradient while it is still in the processor's cache.
+    """
+    if not (w.shape[0] == rows.n_columns and y.shape[0] == costs.shape[0] == rows.n_rows
+            and margins.shape[0] == curvatures.shape[0] == rows.n_rows):
+        raise ValueError("evaluate: arrays of different lengths")
+    cdef const index_t[::1] starts = rows._chunk_starts(rows.n_columns)
+    cdef index_t n_chunks = starts.shape[0] - 1
+    gradients, totals = np.empty((n_chunks, rows.n_columns)), np.empty(n_chunks)
+    cdef PointJob job
+    job.rows, job.loss, job.starts, job.n_columns = <void *>rows, <void *>loss, &starts[0], rows.n_columns
+    job.w, job.y, job.costs = data_of(w), data_of(y), data_of(costs)
+    job.margins, job.curvatures = data_of(margins), data_of(curvatures)
+    job.gradients, job.totals = data_of(gradients.reshape(-1)), data_of(totals)
+    with nogil:
+        parallel_for(n_chunks, threads, evaluate_chunk, &job)
+    gradient = gradients[0]
+    for chunk in range(1, n_chunks):
+        gradient += gradients[chunk]
+    return float(totals.sum()), gradient

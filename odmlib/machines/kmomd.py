@@ -1,4 +1,4 @@
-"""KM-OMD, the kernel method for the optimisation of the margin distribution (spec/kmomd.md).
+"""KM-OMD, the kernel method for the optimisation of the margin distribution (docs/internals/mathematics.md).
 
     min  (1-lambda) |v|^2 + lambda sum_i gamma_i^2 / w_i,    v = sum_i y_i gamma_i phi(x_i)
     f(x) = (<v, phi(x)> - theta) / |v|
@@ -15,24 +15,22 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from odmlib._core.rows import Rows
 from odmlib.errors import ConvergenceWarning, ParameterError
 from odmlib.kernels.cache import RowCache
-from odmlib.machines.machine import Begin, Effort, Floats, Machine, Task
+from odmlib.kernels.kernel import Kernel
+from odmlib.machines.fitting import fit_classes
+from odmlib.machines.machine import Floats, Machine, Task
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
-from odmlib.solvers.control import CONVERGED, SolverResult
-from odmlib.solvers.hulls import NOT_SEPARABLE, HullPoint, start_gamma
-
-if TYPE_CHECKING:
-    from odmlib._core.rows import Rows
-    from odmlib.kernels.kernel import Kernel
-    from odmlib.solvers.pairs import PairSolver
+from odmlib.solvers.control import CONVERGED, Control, Resources, SolverResult, WarmStart
+from odmlib.solvers.kmomd.geometry import NOT_SEPARABLE, KmomdPoint, KmomdProblem, start_gamma
 
 STORED = ("theta_midpoint", "theta_kkt", "norm")  # in the model, for every output
 
@@ -42,89 +40,77 @@ class Memory:
     """What one lambda of a path leaves to the next."""
 
     least_lambda: float
-    solver: PairSolver | None = None  # gamma, scores and kernel rows
-    start: Floats | None = field(default=None)  # linear: v
+    start: WarmStart | None = None  # gamma and scores; linear: v
+    cache: RowCache | None = None  # kernel rows exact enough for the least lambda
 
 
 class KmOmd(Machine):
-    name = "kmomd"
+    kernel_scheme = "ovr"
 
     def __init__(self, options: TrainOptions, total_weight: float, memory: Memory | None = None):
         super().__init__(options, total_weight)
         self.memory = memory
         self.linear_solver = self.lambda_ > 0 and options.solver != "pairs"
 
-    @property
-    def shares_cache(self) -> bool:
-        return True
-
-    @staticmethod
-    def default_scheme(kernel: str) -> str:
-        return "ovr"
-
-    def wants_wide_rows(self, kernel: Kernel, weights: Floats) -> bool:
-        from odmlib.solvers.pairs import needs_float64
+    def wants_float64(self, kernel: Kernel, weights: Floats) -> bool:
+        from odmlib.solvers.kernel.precision import kmomd_needs_float64
 
         lam = self.lambda_ if self.memory is None else self.memory.least_lambda
-        return needs_float64(kernel, weights, lam, self.options.tol)
+        return kmomd_needs_float64(kernel, weights, lam, self.options.tol)
 
     def extras(self, results: list[SolverResult]) -> dict[str, tuple[float, ...]]:
         columns = {name: tuple(float(result.details[name]) for result in results) for name in STORED}
         return {name: values for name, values in columns.items() if all(map(math.isfinite, values))}
 
     def start_duals(self, margins: Floats, task: Task, threads: int) -> Floats:
-        from odmlib.solvers._hulls import Hulls
-
-        return start_gamma(Hulls(task.signs, task.weights), task.signs, margins, self.lambda_)
+        return start_gamma(task.signs, task.weights, margins, self.lambda_)
 
     def start_from(self, last: SolverResult, task: Task) -> None:
         """Nothing: `memory` has all that one lambda leaves to the next."""
 
-    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Begin | None) -> SolverResult:
-        from odmlib.solvers.pairs import PairSolver
+    def solve_kernel(
+        self, kernel: Kernel, task: Task, control: Control, resources: Resources, start: WarmStart | None
+    ) -> SolverResult:
+        from odmlib.solvers.kernel.precision import cache_for
+        from odmlib.solvers.kmomd.pairs import kernel_point, solve_pairs
 
-        solver = None if self.memory is None else self.memory.solver
-        if solver is None:
-            wide = self.wants_wide_rows(kernel, task.weights)
-            cache = effort.cache
-            if cache is None or cache.wide != wide:
-                cache = RowCache(kernel, effort.cache_bytes, wide)
-            solver = PairSolver(cache, task.signs, task.weights, effort.threads)
-        if self.memory is not None:
-            self.memory.solver = solver
+        memory = self.memory
+        if memory is not None:
+            if memory.cache is None:
+                memory.cache = cache_for(kernel, resources, self.wants_float64(kernel, task.weights))
+            resources = dataclasses.replace(resources, cache=memory.cache)
+            start = start or memory.start
+        problem = KmomdProblem(kernel, task.signs, task.weights, self.lambda_)
         if self.options.threshold == "none":
-            point = solver.at(task.weights / task.weights.sum(), effort.control)
+            point = kernel_point(problem, task.weights / task.weights.sum(), control, resources)
         else:
-            point = solver.solve(self.lambda_, effort.control, None if start is None else start.duals)
+            point = solve_pairs(problem, control, resources, start)
+        if memory is not None:
+            memory.start = WarmStart(duals=point.gamma, scores=point.scores)
         result, scale = self._result(point, task, kernel.shift)
         result.duals = scale * point.gamma
         return result
 
-    def solve_linear(self, rows: Rows, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
-        from odmlib.solvers.hull_newton import hull_point, solve_hull_newton
+    def solve_linear(
+        self, rows: Rows, task: Task, control: Control, resources: Resources, start: WarmStart | None
+    ) -> SolverResult:
+        from odmlib.solvers.kmomd.newton import linear_point, solve_kmomd_newton
 
-        if self.memory is not None and self.memory.start is not None:
-            start = self.memory.start
+        memory = self.memory
+        problem = KmomdProblem(rows, task.signs, task.weights, self.lambda_)
         if self.options.threshold == "none":
             gamma = task.weights / task.weights.sum()
-            point, v = hull_point(rows, task.signs, task.weights, gamma, effort.threads)
+            point = linear_point(problem, gamma, resources.threads).known({})
         else:
-            point, v = solve_hull_newton(
-                rows,
-                task.signs,
-                task.weights,
-                self.lambda_,
-                effort.control,
-                threads=effort.threads,
-                start=start,
-            )
-        if self.memory is not None:
-            self.memory.start = v
+            known = start if memory is None or memory.start is None else memory.start
+            point = solve_kmomd_newton(problem, control, resources, known)
+        if memory is not None:
+            memory.start = WarmStart(weights=point.v)
         result, scale = self._result(point, task, 0.0)
-        result.weights = scale * v
+        result.weights = scale * point.v
         return result
 
-    def _result(self, point: HullPoint, task: Task, shift: float) -> tuple[SolverResult, float]:
+    def _result(self, point: KmomdPoint, task: Task, shift: float) -> tuple[SolverResult, float]:
         """The result without duals or weights, and the number that v is multiplied with."""
         if point.status == NOT_SEPARABLE:
             raise ParameterError(
@@ -135,7 +121,7 @@ class KmOmd(Machine):
         scale = 1 / norm if norm > 0 else 1.0
         if self.options.decision_scale == "svm":
             scale = 2 * (1 - self.lambda_) / point.objective
-        average = self.options.threshold == "none"  # then no point of the hulls
+        average = self.options.threshold == "none"  # then no point of the two classes
         thetas = {"midpoint": point.midpoint(task.signs, shift), "kkt": point.kkt(), "none": 0.0}
         theta = thetas[self.options.threshold]
         details = point.details | {
@@ -145,18 +131,9 @@ class KmOmd(Machine):
             "ranking_margin": _ranking_margin(point.scores - shift * task.signs * point.gamma, task, norm),
         }
         primal, dual = (norm, norm) if average else (point.objective, point.bound)
-        result = SolverResult(
-            status=point.status,
-            primal=primal,
-            dual=dual,
-            gap=point.gap,
-            iterations=point.iterations,
-            solver=point.solver,
-            margins=scale * task.signs * (point.scores - theta),
-            details=details,
-            offset=scale * theta,
-        )
-        return result, scale
+        margins, offset = scale * task.signs * (point.scores - theta), scale * theta
+        found = point.status, primal, dual, point.gap, point.iterations, point.solver
+        return SolverResult(*found, margins=margins, details=details, offset=offset), scale
 
 
 def _ranking_margin(scores: Floats, task: Task, norm: float) -> dict[str, float]:
@@ -182,8 +159,7 @@ def path(X: Any, y: Any, lambdas: Iterable[float], **options: Any) -> list[Model
     [1.0, 0.1, 0.0]
     """
     from odmlib.data.problem import Problem
-    from odmlib.machines.fitting import fit_classes
-    from odmlib.machines.training import convergence_message, train_problem
+    from odmlib.machines.building import build_model, convergence_message
 
     wanted = [float(lam) for lam in lambdas]
     settings = {lam: TrainOptions(**(options | {"machine": "kmomd", "lambda_": lam})) for lam in wanted}
@@ -195,7 +171,7 @@ def path(X: Any, y: Any, lambdas: Iterable[float], **options: Any) -> list[Model
     models = {}
     for lam in sorted(settings, reverse=True):
         fitter = partial(fit_classes, partial(KmOmd, memory=memory))
-        models[lam] = train_problem(problem, settings[lam], fitter)
+        models[lam] = build_model(problem, settings[lam], fitter)
         if models[lam].report["status"] != CONVERGED:
             message = convergence_message(models[lam].report, first.tol)
             warnings.warn(f"lambda {lam:g}: {message}", ConvergenceWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""ODM, the optimal margin distribution machine (spec/odm.md).
+"""ODM, the optimal margin distribution machine (docs/internals/mathematics.md).
 
     min_w  1/2 |w|^2 + C / (1-theta)^2 sum_i s_i [ max(0, 1-theta-z_i)^2 + nu max(0, z_i-1-theta)^2 ]
 
@@ -13,8 +13,6 @@ from odmlib.machines.machine import Floats, Machine
 
 
 class Odm(Machine):
-    name = "odm"
-
     def loss(self) -> BandLoss:
         return BandLoss(self.options.theta, self.options.nu)
 

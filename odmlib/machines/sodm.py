@@ -1,80 +1,75 @@
-"""SODM, the scalable optimal margin distribution machine: ODM by partitions of the rows (spec/sodm.md).
+"""SODM, the scalable optimal margin distribution machine: ODM by partitions of the rows.
 
 The problem is that of ODM (odm.py) and, unless training is told to stop early, so is the solution: partitions
 only find a start for it (levels.py). Linear machines are trained as ODM's are. With `approx="nystrom"` the
-machine is a sum over landmarks only, found by the linear engine (solvers/nystrom.py).
+machine is a sum over landmarks only, found by the linear engine (solvers/distributed/landmarks.py).
+docs/internals/mathematics.md has the mathematics (SODM).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from odmlib._core.rows import Rows
-from odmlib.data.dataset import from_entries
+from odmlib.data.dataset import Dataset, from_entries
 from odmlib.data.problem import Problem
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
-from odmlib.machines.fitting import Fit, KernelData, LinearData, Places, entries, fit_classes
-from odmlib.machines.machine import Begin, Effort, Floats, Machine, Task
+from odmlib.machines.fitting import Fit, KernelData, LinearData, Places, Prepare, entries, fit_classes
+from odmlib.machines.machine import Floats, Task
 from odmlib.machines.odm import Odm
 from odmlib.machines.starting import Start
 from odmlib.model.functions import Function, KernelFunction, RoutedFunction
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
-from odmlib.solvers.control import Control, SolverResult
-from odmlib.solvers.landmarks import Landmarks
-from odmlib.solvers.nystrom import coefficients, nystrom_features
-
-if TYPE_CHECKING:
-    from odmlib.data.dataset import Dataset
+from odmlib.solvers.control import Control, Resources, SolverResult, WarmStart
+from odmlib.solvers.distributed.landmarks import Landmarks, coefficients, nystrom_features
+from odmlib.solvers.problem import KernelProblem, LinearProblem
 
 USUAL_BLOCKS = 8  # of linear machines that are solved by blocks
 USUAL_RANK = 500  # of a Nystrom approximation
 
 
 class Sodm(Odm):
-    name = "sodm"
+    shares_cache = False
 
     def __init__(self, options: TrainOptions, total_weight: float, rows: Dataset | None = None):
         super().__init__(options, total_weight)
         self.rows = rows  # of the whole problem, where they are more than kernel values
+        self.landmarks: Landmarks | None = None  # whose features tell which region a row belongs to
 
-    def solve_linear(self, rows: Rows, task: Task, effort: Effort, start: Floats | None) -> SolverResult:
-        from odmlib.solvers import distributed
-        from odmlib.solvers.partitions import deal
+    def solve_linear(
+        self, rows: Rows, task: Task, control: Control, resources: Resources, start: WarmStart | None
+    ) -> SolverResult:
+        from odmlib.solvers.distributed import blocks as distributed
+        from odmlib.solvers.distributed.partitions import deal
 
         options = self.options
+        if options.solver != "csvrg" and options.solver not in distributed.SOLVERS:
+            return super().solve_linear(rows, task, control, resources, start)
+        problem = LinearProblem(rows, task.signs, self.costs(task.weights), self.loss())
         if options.solver == "csvrg":
-            from odmlib.solvers.coreset import solve_csvrg
+            from odmlib.solvers.distributed.coreset import solve_csvrg
 
-            given = rows, task.signs, self.costs(task.weights), self.loss(), effort.control
-            return solve_csvrg(*given, threads=effort.threads, seed=options.seed, start=start)
-        if options.solver not in distributed.SOLVERS:
-            return super().solve_linear(rows, task, effort, start)
-        dataset = rows.dataset()
-        n_blocks = min(options.partitions or USUAL_BLOCKS, dataset.n_rows)
+            return solve_csvrg(problem, control, resources, start)
+        n_blocks = min(options.partitions or USUAL_BLOCKS, rows.n_rows)
         partition = deal((task.signs > 0).astype(np.int64), n_blocks, options.seed)
-        loss, costs = self.loss(), self.costs(task.weights)
-        blocks = distributed.LocalBlocks(
-            distributed.split(dataset, rows.bias, task.signs, costs, partition),
-            loss,
-            options.seed,
-            effort.threads,
-        )
-        result = distributed.SOLVERS[options.solver](blocks, effort.control, start)
-        assert result.weights is not None
-        result.margins = task.signs * rows.product(result.weights, effort.threads)
+        blocks = distributed.LocalBlocks(distributed.split(problem, partition), resources)
+        result = distributed.SOLVERS[options.solver](blocks, control, start)
+        result.margins = problem.margins(result.weights, resources.threads)
         result.details["blocks"] = n_blocks
         return result
 
-    def solve_kernel(self, kernel: Kernel, task: Task, effort: Effort, start: Begin | None) -> SolverResult:
-        from odmlib.machines.levels import LevelProblem, solve_by_levels
-        from odmlib.solvers.partitions import Plan, make_partitions, make_plan
+    def solve_kernel(
+        self, kernel: Kernel, task: Task, control: Control, resources: Resources, start: WarmStart | None
+    ) -> SolverResult:
+        from odmlib.solvers.distributed.levels import solve_by_levels
+        from odmlib.solvers.distributed.partitions import Plan, make_partitions, make_plan
 
         options = self.options
         n_positive = int((task.signs > 0).sum())
@@ -91,27 +86,22 @@ class Sodm(Odm):
             rows,
             landmarks=options.landmarks,
             seed=options.seed,
-            threads=effort.threads,
-            out_of_time=effort.control.out_of_time,
+            threads=resources.threads,
+            out_of_time=control.out_of_time,
         )
         result = solve_by_levels(
-            LevelProblem(
-                kernel,
-                task.signs,
-                self.costs(task.weights),
-                task.weights,
-                self.loss(),
-                options.shrinking and kernel.shift == 0,
-                options.seed,
-            ),
+            KernelProblem(kernel, task.signs, self.costs(task.weights), self.loss()),
             partitions,
-            effort,
+            control,
+            resources,
+            weights=task.weights,
+            shrinking=self.may_shrink(kernel),
             stop_level=options.stop_level or 0,
             cascade=options.partition == "cascade",
-            start=None if start is None else start.duals,
+            start=start,
         )
-        if "clusters" in result.details:
-            result.details["found"] = partitions.found
+        if result.regions is not None:
+            self.landmarks = partitions.found
             result.margins = np.zeros(kernel.n_rows)  # known when the regions' functions are
         return result
 
@@ -119,87 +109,65 @@ class Sodm(Odm):
 class RoutedData(KernelData):
     """Clusters in feature space, each with its own machine; a row goes to the one with the nearest centre.
 
-    Centres are means of the landmarks' features (solvers/nystrom.py), hence expansions over the landmarks.
+    Centres are means of the landmarks' features, hence expansions over the landmarks.
     """
 
-    def solve(self, task: Task, effort: Effort) -> SolverResult:
+    def solve(self, task: Task, control: Control, resources: Resources) -> SolverResult:
         if self.scheme != "binary":
             raise ParameterError(
                 "partition dc with stop_level (--stop-level) is for two classes, "
                 f"found {len(self.problem.labels)}"
             )
-        result = super().solve(task, effort)
-        found = result.details.pop("found")
-        self.routed = routed_function(
-            self.formula, self.problem.rows, task.signs, result.duals, found, result.details
-        )
-        result.margins = task.signs * self.routed.scores(self.problem.rows, effort.threads)[:, 0]
+        result = super().solve(task, control, resources)
+        self.routed = self._routed(task, result)
+        result.margins = task.signs * self.routed.scores(self.problem.rows, resources.threads)[:, 0]
         return result
+
+    def _routed(self, task: Task, result: SolverResult) -> RoutedFunction:
+        """A function for every region, and those that say which region a row belongs to."""
+        found: Landmarks = self.machine.landmarks  # type: ignore[attr-defined]
+        assert result.regions is not None
+        duals, clusters, shares = result.duals, result.regions.clusters, result.regions.shares
+        count = len(shares)
+        centres = np.array([found.factor[clusters == k].mean(axis=0) for k in range(count)])
+        routes = coefficients(np.tril(found.factor[found.rows]), centres.T)  # landmarks x regions
+        support = np.flatnonzero(duals)
+        own = task.signs[support] * duals[support] / shares[clusters[support]]
+        used = np.union1d(support, found.rows)
+        landmarks = np.repeat(np.searchsorted(used, found.rows), count)
+        terms = from_entries(
+            np.concatenate([np.searchsorted(used, support), landmarks]),
+            np.concatenate([clusters[support], count + np.tile(np.arange(count), len(found.rows))]),
+            np.concatenate([own, routes.reshape(-1)]),
+            (len(used), 2 * count),
+        )
+        offsets = np.concatenate([np.zeros(count), 0.5 * np.square(centres).sum(axis=1)])
+        return RoutedFunction(self.formula, self.problem.rows.take(used), terms, offsets, used)
 
     def function(self, parts: list[tuple[Places, Floats]], offsets: Floats) -> Function:
         return self.routed
 
 
-def routed_function(
-    formula: KernelFormula,
-    rows: Dataset,
-    signs: Floats,
-    duals: Floats | None,
-    found: Landmarks,
-    details: dict[str, Any],
-) -> RoutedFunction:
-    """Takes `clusters` and `shares` out of the details."""
-    assert duals is not None
-    clusters, shares = details.pop("clusters"), details.pop("shares")
-    count = len(shares)
-    centres = np.array([found.factor[clusters == k].mean(axis=0) for k in range(count)])
-    routes = coefficients(np.tril(found.factor[found.rows]), centres.T)  # landmarks x regions
-    support = np.flatnonzero(duals)
-    own = signs[support] * duals[support] / shares[clusters[support]]
-    used = np.union1d(support, found.rows)
-    landmarks = np.repeat(np.searchsorted(used, found.rows), count)
-    terms = from_entries(
-        np.concatenate([np.searchsorted(used, support), landmarks]),
-        np.concatenate([clusters[support], count + np.tile(np.arange(count), len(found.rows))]),
-        np.concatenate([own, routes.reshape(-1)]),
-        (len(used), 2 * count),
-    )
-    offsets = np.concatenate([np.zeros(count), 0.5 * np.square(centres).sum(axis=1)])
-    return RoutedFunction(formula, rows.take(used), terms, offsets, used)
-
-
+@dataclass(eq=False)
 class NystromData(LinearData):
     """Features over landmarks, for the linear engine; the function is an expansion over the landmarks."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        problem: Problem,
-        formula: KernelFormula,
-        scheme: str,
-        start: Start | None,
-        out_of_time: Callable[[], object],
-    ):
-        options = machine.options
-        self.machine, self.problem, self.formula, self.start = machine, problem, formula, start
-        self.scheme, self.bias = scheme, 0.0  # a bias is part of the kernel
-        kernel = Kernel(formula, problem.rows, options.n_threads)
-        self.features = nystrom_features(kernel, options.rank or USUAL_RANK, options.seed, out_of_time)
+    out_of_time: Callable[[], object]
+
+    def __post_init__(self) -> None:
+        options = self.machine.options
+        self.bias = 0.0  # a bias is part of the kernel
+        kernel = Kernel(self.formula, self.problem.rows, options.n_threads)
+        self.features = nystrom_features(kernel, options.rank or USUAL_RANK, options.seed, self.out_of_time)
         self.dataset = self.features.rows
         self.columns = np.arange(self.dataset.n_features, dtype=np.int32)
         self.rows = Rows(self.dataset)
-        self.details = {
-            "approximation": {
-                "method": "nystrom",
-                "rank": len(self.features.landmarks),
-                "trace_error": self.features.trace_error,
-            }
-        }
+        rank, trace_error = len(self.features.landmarks), self.features.trace_error
+        self.notes = {"approximation": {"method": "nystrom", "rank": rank, "trace_error": trace_error}}
 
-    def solve(self, task: Task, effort: Effort) -> SolverResult:
-        result = super().solve(task, effort)
+    def solve(self, task: Task, control: Control, resources: Resources) -> SolverResult:
+        result = super().solve(task, control, resources)
         result.solver = f"nystrom+{result.solver}"
-        result.details |= dict(self.details)
         return result
 
     def _weights_of(self, start: Start, task: Task) -> Floats | None:
@@ -208,24 +176,17 @@ class NystromData(LinearData):
     def function(self, parts: list[tuple[Places, Floats]], offsets: Floats) -> Function:
         weights = entries(parts, len(self.columns)).to_dense()
         vectors = self.problem.rows.take(self.features.landmarks)
-        return KernelFunction(self.formula, vectors, self.features.coefficients(weights), offsets)
+        return KernelFunction(self.formula, vectors, coefficients(self.features.factor, weights), offsets)
 
 
-def fit_sodm(
+def fit(
     problem: Problem, formula: KernelFormula, options: TrainOptions, control: Control, init: Model | None
 ) -> Fit:
     """Train on a problem of two or more classes."""
+    prepare: Prepare | None = None
     if options.approx == "nystrom":
-        return fit_classes(
-            Sodm,
-            problem,
-            formula,
-            options,
-            control,
-            init,
-            partial(NystromData, out_of_time=control.out_of_time),
-        )
-    if options.partition == "dc" and options.stop_level:
-        return fit_classes(Sodm, problem, formula, options, control, init, RoutedData)
+        prepare = partial(NystromData, out_of_time=control.out_of_time)
+    elif options.partition == "dc" and options.stop_level:
+        prepare = RoutedData
     rows = None if formula.name == "precomputed" else problem.rows
-    return fit_classes(partial(Sodm, rows=rows), problem, formula, options, control, init)
+    return fit_classes(partial(Sodm, rows=rows), problem, formula, options, control, init, prepare)

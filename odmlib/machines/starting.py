@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats
 from odmlib.data.dataset import Dataset
 from odmlib.data.labels import show_labels
 from odmlib.data.problem import Problem
@@ -16,8 +17,6 @@ from odmlib.machines.machine import Task
 from odmlib.model.functions import Function, LinearFunction
 from odmlib.model.model import Model
 from odmlib.model.schemes import pair_output
-
-Floats = NDArray[np.float64]
 
 
 class Start:
@@ -50,14 +49,13 @@ class Start:
     def weights(self, task: Task, columns: NDArray[np.int32], bias: float) -> Floats | None:
         """Another linear machine's weights on the given columns, then the bias column's."""
         sign, function = self._output(task)
-        if not isinstance(function, LinearFunction):
-            return None
-        weights = np.zeros(len(columns) + (1 if bias else 0))
-        _, ours, theirs = np.intersect1d(columns, function.columns, assume_unique=True, return_indices=True)
-        weights[ours] = function.weights[theirs, 0]
-        if bias:
-            weights[-1] = function.bias * function.bias_weights[0] / bias
-        return sign * weights
+        return sign * weights_on(columns, bias, function) if isinstance(function, LinearFunction) else None
+
+    def class_weights(self, columns: NDArray[np.int32], bias: float) -> Floats | None:
+        """The same of a model with one output per label: a column per label of the problem."""
+        functions = [self.init.function.output(place) for place in self.position]
+        known = [weights_on(columns, bias, some) for some in functions if isinstance(some, LinearFunction)]
+        return np.stack(known, axis=1) if known else None
 
     def margins(self, task: Task, rows: Dataset, threads: int) -> Floats:
         """Margins of all the task's rows (`rows` are those of the whole problem) under the other model."""
@@ -80,3 +78,12 @@ class Start:
                 f"the model to start from was trained with {self.init.n_features}"
             )
         return rows
+
+
+def weights_on(columns: NDArray[np.int32], bias: float, function: LinearFunction) -> Floats:
+    weights = np.zeros(len(columns) + (1 if bias else 0))
+    _, ours, theirs = np.intersect1d(columns, function.columns, assume_unique=True, return_indices=True)
+    weights[ours] = function.weights[theirs, 0]
+    if bias:
+        weights[-1] = function.bias * function.bias_weights[0] / bias
+    return weights

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats, Places
 from odmlib.data.problem import Problem
 from odmlib.machines.machine import Task
 from odmlib.model.schemes import class_pairs, margins_of, winners
 from odmlib.solvers.control import SolverResult
-
-Floats = NDArray[np.float64]
 
 
 def make_tasks(problem: Problem, scheme: str) -> Iterator[Task]:
@@ -56,20 +54,19 @@ class TrainingMargins:
 class OpenRows:
     """The rows without a label: what the tasks say about them."""
 
-    def __init__(self, scheme: str, rows: NDArray[np.int64], n_outputs: int):
+    def __init__(self, scheme: str, rows: Places, n_outputs: int):
         self.scheme, self.rows = scheme, rows
         self.scores = np.zeros((len(rows), n_outputs))
-        self.codes: NDArray[np.int64] | None = None
+        self.codes: Places | None = None
 
     def add(self, task: Task, result: SolverResult) -> None:
         if len(self.rows) == 0:
             return
-        assert result.signs is not None and result.margins is not None
         self.scores[:, task.output] = (result.signs * result.margins)[self.rows]
         if self.scheme == "binary":
             self.codes = np.where(result.signs[self.rows] > 0, 0, 1).astype(np.int64)
 
-    def assigned(self) -> NDArray[np.int64]:
+    def assigned(self) -> Places:
         """The class of every open row: as the machine labeled it, or the largest output of one-vs-rest."""
         return winners(self.scheme, self.scores, self.scores.shape[1]) if self.codes is None else self.codes
 

@@ -11,19 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from odmlib.data.dataset import Dataset
+from odmlib._core.arrays import Columns, Floats, Places
+from odmlib.data.dataset import Dataset, sound_rows, summed_rows
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
-
-Floats = NDArray[np.float64]
 
 DENSE_COLUMNS = 1 << 16  # wider weight vectors stay sparse unless the rows are large too
 BLOCK_WEIGHTS = 1 << 22  # weights that are held dense at a time: 32 MB
 
 
-def weighted_sums(rows: Dataset, columns: NDArray[np.int32], terms: Dataset, threads: int) -> Floats:
+def weighted_sums(rows: Dataset, columns: Columns, terms: Dataset, threads: int) -> Floats:
     """Sums over ascending columns of weight x_column: (rows x outputs).
 
     A huge column number costs no memory.
@@ -51,9 +50,16 @@ def weighted_sums(rows: Dataset, columns: NDArray[np.int32], terms: Dataset, thr
             sums[:, 0] = data.product(weights[:, 0], threads)
         else:
             sums[:, first:last] = data.products(weights, threads)
-    if not np.isfinite(sums).all():
-        raise ParameterError("decision values overflow on these rows; scale the data")
     return sums
+
+
+def _less_offsets(sums: Floats, offsets: Floats, constants: Floats | None = None) -> Floats:
+    """The scores of a function; ParameterError unless all of them are finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = (sums if constants is None else sums + constants) - offsets
+    if not np.isfinite(scores).all():
+        raise ParameterError("decision values overflow on these rows; scale the data")
+    return scores
 
 
 def as_terms(values: Dataset | ArrayLike, n: int) -> Dataset:
@@ -61,7 +67,8 @@ def as_terms(values: Dataset | ArrayLike, n: int) -> Dataset:
     if isinstance(values, Dataset):
         return values
     array = np.asarray(values, dtype=np.float64)
-    return Dataset.from_any(array.reshape(n, -1) if array.ndim == 2 else array.reshape(n, 1))
+    shape = (n, -1) if array.ndim == 2 else (n, 1)
+    return Dataset.from_any(array.reshape(shape), "the decision function")
 
 
 def _set(function: Function, **fields: Any) -> None:
@@ -74,20 +81,29 @@ def _offsets(given: ArrayLike | None, n_outputs: int) -> Floats:
     return np.zeros(n_outputs) if given is None else np.array(given, dtype=np.float64).reshape(n_outputs)
 
 
-def _one_output(terms: Dataset, output: int) -> tuple[NDArray[np.int64], Floats]:
+def _one_output(terms: Dataset, output: int) -> tuple[Places, Floats]:
     """Rows with an entry for the output, and these entries."""
     found = np.flatnonzero(terms.indices == output)
     return terms.row_of_each()[found], np.array(terms.values[found])
 
 
+class _Function:
+    """What all functions have in common."""
+
+    terms: (
+        Dataset  # (columns or vectors) x outputs; arrays become rows, those of one dimension are one output
+    )
+
+    @property
+    def n_outputs(self) -> int:
+        return self.terms.n_features
+
+
 @dataclass(frozen=True, init=False)
-class LinearFunction:
-    """f(x) = sum over columns of weight x_column + bias bias_weight - offset; other columns weigh nothing.
+class LinearFunction(_Function):
+    """f(x) = sum over columns of weight x_column + bias bias_weight - offset; other columns weigh nothing."""
 
-    `terms` may be given as an array: (columns,) for one output, (columns x outputs) for any number.
-    """
-
-    columns: NDArray[np.int32]  # ascending
+    columns: Columns  # ascending
     terms: Dataset
     bias: float
     bias_weights: Floats  # one per output
@@ -95,7 +111,7 @@ class LinearFunction:
 
     def __init__(
         self,
-        columns: NDArray[np.int32],
+        columns: Columns,
         terms: Dataset | ArrayLike,
         bias: float,
         bias_weights: ArrayLike,
@@ -105,9 +121,7 @@ class LinearFunction:
         _set(self, bias_weights=np.array(bias_weights, dtype=np.float64).reshape(self.n_outputs))
         _set(self, offsets=_offsets(offsets, self.n_outputs))
 
-    @property
-    def n_outputs(self) -> int:
-        return self.terms.n_features
+    n_vectors = None  # it keeps none
 
     @property
     def weights(self) -> Floats:
@@ -116,7 +130,9 @@ class LinearFunction:
 
     def scores(self, rows: Dataset, threads: int) -> Floats:
         sums = weighted_sums(rows, self.columns, self.terms, threads)
-        return sums + self.bias * self.bias_weights - self.offsets
+        with np.errstate(over="ignore"):
+            constants = self.bias * self.bias_weights
+        return _less_offsets(sums, self.offsets, constants)
 
     def output(self, place: int) -> LinearFunction:
         """The function of one output alone."""
@@ -125,14 +141,8 @@ class LinearFunction:
         return LinearFunction(self.columns[rows], weights, self.bias, bias_weight, offset)
 
 
-class _Expansion:
+class _Expansion(_Function):
     """What functions over support vectors have in common."""
-
-    terms: Dataset
-
-    @property
-    def n_outputs(self) -> int:
-        return self.terms.n_features
 
     @property
     def n_vectors(self) -> int:
@@ -146,16 +156,13 @@ class _Expansion:
 
 @dataclass(frozen=True, init=False)
 class KernelFunction(_Expansion):
-    """f(x) = sum over support vectors of coefficient k(x, vector) - offset.
-
-    `terms` may be given as an array: (vectors,) for one output, (vectors x outputs) for any number.
-    """
+    """f(x) = sum over support vectors of coefficient k(x, vector) - offset."""
 
     formula: KernelFormula
     vectors: Dataset
     terms: Dataset
     offsets: Floats
-    rows: NDArray[np.int64] | None = None  # where the vectors stood in the training set; not in model files
+    rows: Places | None = None  # where the vectors stood in the training set; not in model files
 
     def __init__(
         self,
@@ -163,7 +170,7 @@ class KernelFunction(_Expansion):
         vectors: Dataset,
         terms: Dataset | ArrayLike,
         offsets: ArrayLike | None = None,
-        rows: NDArray[np.int64] | None = None,
+        rows: Places | None = None,
     ):
         _set(self, formula=formula, vectors=vectors, terms=as_terms(terms, vectors.n_rows), rows=rows)
         _set(self, offsets=_offsets(offsets, self.terms.n_features))
@@ -171,7 +178,8 @@ class KernelFunction(_Expansion):
     def scores(self, rows: Dataset, threads: int) -> Floats:
         from odmlib.kernels.expansion import kernel_scores
 
-        return kernel_scores(self.formula, self.vectors, self.terms, rows, threads) - self.offsets
+        sums = kernel_scores(self.formula, self.vectors, self.terms, rows, threads)
+        return _less_offsets(sums, self.offsets)
 
     def output(self, place: int) -> KernelFunction:
         """The function of one output alone."""
@@ -207,33 +215,34 @@ class RoutedFunction(KernelFunction):
 
 @dataclass(frozen=True, init=False)
 class PrecomputedFunction(_Expansion):
-    """f = sum over support vectors of coefficient (K[x, serial] + bias^2) - offset; serials count from 1.
+    """f = sum over support vectors of coefficient (K[x, serial] + bias^2) - offset; serials count from 1."""
 
-    `terms` may be given as an array, as in KernelFunction.
-    """
-
-    serials: NDArray[np.int64]
+    serials: Places
     terms: Dataset
     bias: float
     offsets: Floats
 
     def __init__(
-        self,
-        serials: NDArray[np.int64],
-        terms: Dataset | ArrayLike,
-        bias: float,
-        offsets: ArrayLike | None = None,
+        self, serials: Places, terms: Dataset | ArrayLike, bias: float, offsets: ArrayLike | None = None
     ):
         _set(self, serials=serials, terms=as_terms(terms, len(serials)), bias=bias)
         _set(self, offsets=_offsets(offsets, self.n_outputs))
 
-    def scores(self, rows: Dataset, threads: int) -> Floats:
-        from odmlib.data.dataset import summed_rows
+    @property
+    def vectors(self) -> Dataset:
+        """The serials as rows of one value, in column 0: so files hold them."""
+        n = self.n_vectors
+        serials = self.serials.astype(np.float64)
+        return sound_rows(np.arange(n + 1, dtype=np.int64), np.zeros(n, np.int32), serials, 1)
 
+    def scores(self, rows: Dataset, threads: int) -> Floats:
         serials, places = np.unique(self.serials, return_inverse=True)  # a serial may stand twice
         terms = summed_rows(self.terms, places, len(serials))
-        constants = self.bias**2 * np.bincount(terms.indices, terms.values, minlength=self.n_outputs)
-        return weighted_sums(rows, (serials - 1).astype(np.int32), terms, threads) + constants - self.offsets
+        with np.errstate(over="ignore", invalid="ignore"):
+            totals = np.bincount(terms.indices, terms.values, minlength=self.n_outputs)
+            constants = np.asarray(self.bias * self.bias * totals, dtype=np.float64)
+        sums = weighted_sums(rows, (serials - 1).astype(np.int32), terms, threads)
+        return _less_offsets(sums, self.offsets, constants)
 
     def output(self, place: int) -> PrecomputedFunction:
         """The function of one output alone."""

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from odmlib._core.threads import resolve_threads
+from odmlib._core.arrays import Codes, Floats
 from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
-from odmlib.model.functions import Function, KernelFunction, LinearFunction, PrecomputedFunction
+from odmlib.model.functions import Function
 from odmlib.model.schemes import margins_of, winners
+from odmlib.threads import resolve_threads
 
 if TYPE_CHECKING:
     from odmlib.data.files import Target
-
-Floats = NDArray[np.float64]
 
 
 BLOCK_SCORES = 1 << 23  # outputs held at a time while predicting: 64 MB
@@ -44,7 +43,9 @@ class Model:
     report: dict[str, Any]  #: how training went
     zero_based: bool = False  #: how the training file counted its features
     scheme: str = "binary"  #: or ovo, ovr, joint
-    extras: dict[str, Any] = field(default_factory=dict)  #: optional parts of the file: model/extras.py
+    extras: dict[str, Any] = field(
+        default_factory=dict
+    )  #: optional parts of the file: EXTRAS in model/text_writer.py
     training_margins: Floats | None = None  #: of every training row; not part of the model file
     assigned: NDArray | None = None  #: labels found for the unlabeled rows, in their order; likewise
 
@@ -64,13 +65,14 @@ class Model:
         Two classes: one value, positive for labels[0], otherwise labels[1]. More: a line of values, one per
         class (scheme ovr, joint) or per pair of classes (scheme ovo; positive for the first of the pair).
         """
-        return self._shaped(self.function.scores(self._fitting(X), resolve_threads(threads)))
+        scores = self.function.scores(self._fitting(X), resolve_threads(threads))
+        return scores[:, 0] if self.scheme == "binary" else scores
 
     def predict(self, X: Any, threads: int | None = None) -> NDArray:
         """One label per row, of the type given to `train`."""
         return self.labels[self.positions(X, threads)]
 
-    def positions(self, X: Any, threads: int | None = None) -> NDArray[np.int64]:
+    def positions(self, X: Any, threads: int | None = None) -> Codes:
         """The position in `labels` of the label predicted for every row."""
         rows = self._fitting(X)
         found = np.empty(rows.n_rows, dtype=np.int64)
@@ -78,15 +80,14 @@ class Model:
             found[part] = winners(self.scheme, scores, self.n_classes)
         return found
 
-    def score_blocks(self, rows: Dataset, threads: int) -> Iterator[tuple[slice, Floats]]:
+    def score_blocks(
+        self, rows: Dataset, threads: int, most: int = BLOCK_SCORES
+    ) -> Iterator[tuple[slice, Floats]]:
         """Outputs of some rows at a time: with many pairs of classes all of them are too much to hold."""
-        step = max(1, BLOCK_SCORES // self.n_outputs)
-        if rows.n_rows <= step:
-            yield slice(0, rows.n_rows), self.function.scores(rows, threads)
-            return
-        for begin in range(0, rows.n_rows, step):
-            end = min(begin + step, rows.n_rows)
-            yield slice(begin, end), self.function.scores(rows.take(np.arange(begin, end)), threads)
+        step = max(1, most // self.n_outputs)
+        for begin in range(0, max(1, rows.n_rows), step):
+            part = slice(begin, min(begin + step, rows.n_rows))
+            yield part, self.function.scores(rows.part(part.start, part.stop), threads)
 
     def predict_proba(self, X: Any, threads: int | None = None) -> Floats:
         """The probability of every label, in the order of `labels`, for every row; the largest belongs to the
@@ -119,7 +120,7 @@ class Model:
         """The labels that belong to decision values."""
         return self.labels[self.positions_for(scores)]
 
-    def positions_for(self, scores: Floats) -> NDArray[np.int64]:
+    def positions_for(self, scores: Floats) -> Codes:
         """The position in `labels` of the label that belongs to each line of decision values."""
         return winners(self.scheme, scores.reshape(-1, self.n_outputs), self.n_classes)
 
@@ -135,7 +136,7 @@ class Model:
             margins[part] = margins_of(self.scheme, scores, codes[part], self.n_classes)
         return margins
 
-    def codes_of(self, given: NDArray) -> NDArray[np.int64]:
+    def codes_of(self, given: NDArray) -> Codes:
         """The position in `labels` of every given label; a label that the model does not know is an error."""
         codes = np.full(len(given), -1, dtype=np.int64)
         for place, label in enumerate(self.labels):
@@ -148,27 +149,22 @@ class Model:
     def save(self, target: Target) -> None:
         """Write the model file: text, whole or not at all; to a path, `-` for standard output, or an open
         file (binary or text)."""
-        from odmlib.model.text_format import save_model
+        from odmlib.data.files import open_output
+        from odmlib.model.text_writer import model_text
 
-        save_model(self, target)
+        with open_output(target) as stream:
+            stream.writelines(model_text(self))
 
     def to_bytes(self) -> bytes:
         """The model file as bytes; `load_model` takes them."""
-        from odmlib.model.text_format import model_text
+        from odmlib.model.text_writer import model_text
 
         return b"".join(model_text(self))
 
     @property
     def n_support(self) -> int | None:
         """Number of support vectors; None for a linear machine, which keeps none."""
-        match self.function:
-            case LinearFunction():
-                return None
-            case KernelFunction() | PrecomputedFunction():
-                return self.function.n_vectors
-
-    def _shaped(self, scores: Floats) -> Floats:
-        return scores[:, 0] if self.scheme == "binary" else scores
+        return self.function.n_vectors
 
     def _fitting(self, X: Any) -> Dataset:
         """X as rows of this model's width: narrower sparse rows are fine, wider ones are cut and told."""

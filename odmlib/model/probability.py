@@ -12,10 +12,8 @@ above it share their probability evenly, a hair more for the predicted one.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from odmlib._core.arrays import Codes, Floats
 
 HAIR = 2.0**-40  # relative lead of the predicted label over those it shares with
 PAIR_FLOOR = 1e-7  # of a pair's probability before coupling, as in LIBSVM

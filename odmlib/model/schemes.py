@@ -16,14 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from odmlib.names import SCHEMES
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
-
-__all__ = ["SCHEMES", "class_pairs", "margins_of", "n_outputs", "pair_output", "winners"]
+from odmlib._core.arrays import Codes, Columns, Floats
 
 
 def n_outputs(scheme: str, n_classes: int) -> int:
@@ -62,7 +56,7 @@ def winners(scheme: str, scores: Floats, n_classes: int) -> Codes:
             return scores.argmax(axis=1)
 
 
-def votes(scores: Floats, n_classes: int) -> NDArray[np.int32]:
+def votes(scores: Floats, n_classes: int) -> Columns:
     """Duels won by every class, for every row."""
     counts = np.zeros((len(scores), n_classes), dtype=np.int32)
     begin = 0
@@ -87,7 +81,7 @@ def margins_of(scheme: str, scores: Floats, codes: Codes, n_classes: int) -> Flo
     margins = np.full(len(scores), np.inf)
     for other in range(n_classes):
         low, high = np.minimum(codes, other), np.maximum(codes, other)
-        output = low * (2 * n_classes - low - 1) // 2 + high - low - 1
+        output = pair_output(low, high, n_classes)
         differs = codes != other
         duel = scores[rows[differs], output[differs]]
         margins[differs] = np.minimum(margins[differs], np.where(codes[differs] < other, duel, -duel))

@@ -23,7 +23,7 @@ A model that sends rows to one of K regions (key `regions`, RoutedFunction in mo
 columns of coefficients, and as many offsets, though it has one output.
 
 Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing),
-margin_quantiles, and those of model/extras.py. `status converted` says that another program trained the
+margin_quantiles, and EXTRAS of text_writer.py. `status converted` says that another program trained the
 model; what it does not tell (C, objective, gap, margins ...) is then missing. Numbers are written so that
 they read back exactly. Counts in the header are only compared with what the file holds; no memory is taken
 on their word. Nothing in the file depends on the clock or on threads.
@@ -31,162 +31,65 @@ on their word. Nothing in the file depends on the clock or on threads.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from odmlib._version import __version__
-from odmlib.data.dataset import Dataset, from_entries
-from odmlib.data.files import Source, Target, open_input, open_output
-from odmlib.data.labels import write_labels
-from odmlib.data.writing import format_blocks
+from odmlib._core.arrays import Floats
+from odmlib.data._reader import parse_number
+from odmlib.data.dataset import MAX_FEATURES, Dataset
+from odmlib.data.files import Source, open_input
+from odmlib.data.labels import are_distinct, python_label, read_labels, show_labels
+from odmlib.data.reading import parse_rows
 from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
-from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction, RoutedFunction
+from odmlib.kernels.formula import KernelFormula
+from odmlib.model.functions import (
+    Function,
+    KernelFunction,
+    LinearFunction,
+    PrecomputedFunction,
+    RoutedFunction,
+)
 from odmlib.model.model import Model
-from odmlib.model.text_reader import ModelReader
+from odmlib.model.schemes import n_outputs
+from odmlib.model.text_writer import EXTRAS, MAGIC, VERSION
+from odmlib.names import CONVERTED, KERNELS, MACHINES, QUANTILES, SCHEMES, STATUSES
+from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
 
-MAGIC = "odmlib model"
-VERSION = 1
 FOREIGN = {
     "svm_type": "a LIBSVM model; odm-convert makes it ours",
     "solver_type": "a LIBLINEAR model; odm-convert makes it ours",
     "<": "an HTML or XML page",
 }
+FREE_OUTPUTS = 1 << 20  # more outputs than this must be backed by as many bytes of the file
 
 
-# ---------------------------------------------------------------------------------------- writing
-
-
-def save_model(model: Model, target: Target) -> None:
-    with open_output(target) as stream:
-        for piece in model_text(model):
-            stream.write(piece)
-
-
-def model_text(model: Model) -> Iterator[bytes]:
-    """The model file in pieces."""
-    header = "".join(f"{key} {value}\n" for key, value in _header(model))
-    yield f"{MAGIC} {VERSION}\n{header}".encode()
-    function = model.function
-    match function:
-        case LinearFunction():
-            columns, terms = _written_weights(function)
-            yield b"w\n"
-            yield from format_blocks(terms, columns + 1.0)
-        case KernelFunction(_, vectors, terms):
-            leading = yield from _leading_numbers(terms)
-            yield b"SV\n"
-            yield from format_blocks(vectors, leading)
-        case PrecomputedFunction(serials, terms):
-            leading = yield from _leading_numbers(terms)
-            yield b"SV\n"
-            yield from format_blocks(_one_column(serials.astype(np.float64)), leading, zero_based=True)
-    yield b"end\n"
-
-
-def _leading_numbers(terms: Dataset) -> Generator[bytes, None, Any]:
-    """The numbers that start the lines of the vectors; several outputs are written in a section before."""
-    if terms.n_features == 1:
-        return terms.to_dense()[:, 0]
-    numbers = np.arange(1.0, terms.n_rows + 1)
-    yield b"coefficients\n"
-    yield from format_blocks(terms, numbers)
-    return numbers
-
-
-def _written_weights(function: LinearFunction) -> tuple[Any, Dataset]:
-    """Columns with a weight that is not 0, the bias feature as column -1 before them, and their weights."""
-    columns, terms = function.columns.astype(np.int64), function.terms
-    bias = Dataset.from_any(function.bias_weights.reshape(1, -1))
-    entries = [np.concatenate(pair) for pair in (
-        (bias.row_of_each(), terms.row_of_each() + 1),
-        (bias.indices, terms.indices),
-        (bias.values, terms.values),
-    )]  # fmt: skip
-    rows, outputs, values = (part[entries[2] != 0] for part in entries)
-    used, places = np.unique(rows, return_inverse=True)
-    all_columns = np.concatenate([[-1], columns])
-    return all_columns[used], from_entries(places, outputs, values, (len(used), function.n_outputs))
-
-
-def _header(model: Model) -> Iterator[tuple[str, object]]:
-    try:
-        label_type, labels = write_labels(model.labels)
-    except ValueError as error:
-        raise ParameterError(str(error)) from None
-    report = model.report
-    yield "tool", f"odmlib {__version__}"
-    yield "machine", model.machine
-    yield "kernel", model.formula.name
-    for name, value in model.parameters.items():
-        yield name, value if isinstance(value, str) else _number_text(value)
-    if model.scheme != "binary":
-        yield "scheme", model.scheme
-    yield "label_type", label_type
-    yield "labels", labels
-    yield "features", model.n_features
-    yield "zero_based", int(model.zero_based)
-    for name in ("rows", "nonzeros", "status", "solver", "iterations"):
-        if report[name] is not None:  # of a model that another program trained
-            yield name, report[name]
-    for name in ("primal", "dual", "gap"):
-        if report[name] is not None:
-            yield name, _number_text(report[name])
-    for name, value in report["margin"].items():
-        yield (
-            f"margin_{name}",
-            _numbers_text(value.values()) if isinstance(value, dict) else _number_text(value),
-        )
-    if report["seed"] is not None:
-        yield "seed", report["seed"]
-    for key, numbers in model.extras.items():
-        yield key, _numbers_text(numbers)
-    if model.function.offsets.any():
-        yield "offsets", _numbers_text(model.function.offsets)
-    if isinstance(model.function, RoutedFunction):
-        yield "regions", model.function.n_regions
-    match model.function:
-        case LinearFunction():
-            yield "weights", len(_written_weights(model.function)[0])
-        case KernelFunction() | PrecomputedFunction():
-            yield "support_vectors", model.function.n_vectors
-
-
-def _number_text(value: float) -> str:
-    return repr(float(value)).removesuffix(".0")
-
-
-def _numbers_text(values: Any) -> str:
-    return " ".join(_number_text(value) for value in values)
-
-
-def _one_column(values: Any) -> Dataset:
-    """Rows of one value each, in the first column."""
-    n = len(values)
-    return Dataset(np.arange(n + 1, dtype=np.int64), np.zeros(n, np.int32), np.array(values, np.float64), 1)
-
-
-# ---------------------------------------------------------------------------------------- reading
-
-
-def load_model(source: Source) -> Model:
+def load_model(source: Source, max_unpacked: int | None = None) -> Model:
     """Read a model file: a path, `-` for standard input, an open file, or bytes; packed or not.
 
     Everything in the file is checked before it is believed; a fault raises ModelFormatError with its place.
+    A packed file may unpack to `max_unpacked` bytes, by default to 200 times its size and 64 MB.
     """
+    return ModelReader(*read_text(source, max_unpacked, ours=True)).model()
+
+
+def read_text(source: Source, max_unpacked: int | None, ours: bool) -> tuple[bytearray, str]:
+    """A model file and its name; with `ours` a file that is none of ours is refused before it is read."""
     text = bytearray()
     try:
-        with open_input(source) as stream:
-            name = stream.name
+        with open_input(source, max_unpacked, small=True) as stream:
             while len(text) < len(MAGIC) + 1 and (more := stream.read(1 << 16)):
                 text += more
-            check_magic(bytes(text[:200]), name)
+            if ours:
+                check_magic(bytes(text[:200]), stream.name)
             while more := stream.read(1 << 20):
                 text += more
     except DataFormatError as error:  # a packed file that does not unpack
         raise ModelFormatError(error.message, error.path, error.line, error.column) from None
-    return ModelReader(text, name).model()
+    return text, stream.name
 
 
 def check_magic(start: bytes, name: str) -> None:
@@ -205,3 +108,326 @@ def check_magic(start: bytes, name: str) -> None:
     hint = next((f" (this looks like {what})" for mark, what in FOREIGN.items() if line.startswith(mark)), "")
     found = f"'{line[:60]}'" if line else "nothing" if not start else "an empty line"
     raise ModelFormatError(f"not an odmlib model: expected '{MAGIC} {VERSION}', found {found}{hint}", name, 1)
+
+
+class ModelReader:
+    """One model file on its way to a Model; `take` hands out header fields and remembers what is left."""
+
+    sections: tuple[str, ...] = ("SV", "coefficients", "w")  # lines that end the header
+    has_magic = True  # a first line that says what the file is
+
+    def __init__(self, text: bytearray, name: str):
+        self.name = name
+        self.text = text
+        self.fields: dict[str, tuple[str, int]] = {}
+        self.body_start, self.body_line, self.section = self._read_header()
+        self.converted = self.fields.get("status", ("", 0))[0] == CONVERTED
+
+    def fault(self, message: str, line: int = 0) -> ModelFormatError:
+        return ModelFormatError(message, self.name, line)
+
+    def _read_header(self) -> tuple[int, int, str]:
+        place, line_number = (self.text.find(b"\n") + 1, 1) if self.has_magic else (0, 0)
+        while (place > 0 or not line_number) and place < len(self.text):
+            line_number += 1
+            end = self.text.find(b"\n", place)
+            if end < 0:
+                break
+            try:
+                line = self.text[place:end].decode("utf-8").rstrip("\r")
+            except UnicodeDecodeError:
+                raise self.fault("the header holds bytes that are not UTF-8 text", line_number) from None
+            place = end + 1
+            if line in self.sections:
+                return place, line_number + 1, line
+            key, _, value = line.partition(" ")
+            if not key or not value.strip():
+                raise self.fault(f"expected 'key value', found '{line[:60]}'", line_number)
+            if key in self.fields:
+                raise self.fault(f"'{key}' stands twice, first in line {self.fields[key][1]}", line_number)
+            self.fields[key] = (value.strip(), line_number)
+        wanted = " or ".join(f"'{name}'" for name in self.sections)
+        raise self.fault(f"the file ends inside the header (cut off?): no line {wanted}", line_number)
+
+    def take(self, key: str, convert: Callable[[str], Any], expected: str) -> Any:
+        """A header field, converted; it must be there."""
+        if key not in self.fields:
+            raise self.fault(f"'{key}' is missing from the header")
+        value, line = self.fields.pop(key)
+        try:
+            return convert(value)
+        except ValueError as error:
+            explained = isinstance(error, _Explained)
+            detail = str(error) if explained else f"expected {expected}, found '{value[:60]}'"
+            raise self.fault(f"{key}: {detail}", line) from None
+
+    def take_numbers(self, key: str, count: int) -> Floats:
+        """A header field of so many finite numbers."""
+
+        def convert(text: str) -> Floats:
+            numbers = [parse_number(word.encode()) for word in text.split()]
+            if len(numbers) != count or any(n is None or not math.isfinite(n) for n in numbers):
+                raise ValueError
+            return np.array(numbers, dtype=np.float64)
+
+        return self.take(key, convert, f"{count} number" + ("s" if count != 1 else ""))
+
+    def refuse_rest(self) -> None:
+        if self.fields:
+            key, (_, line) = next(iter(self.fields.items()))
+            raise self.fault(f"unknown key '{key[:60]}'", line)
+
+    def take_if_there(self, key: str, convert: Callable[[str], Any], expected: str, default: Any) -> Any:
+        return self.take(key, convert, expected) if key in self.fields else default
+
+    def take_if_known(self, key: str, convert: Callable[[str], Any], expected: str) -> Any:
+        """A header field that only a model which another program trained may lack: None."""
+        if self.converted:
+            return self.take_if_there(key, convert, expected, None)
+        return self.take(key, convert, expected)
+
+    def model(self) -> Model:
+        machine = self.take("machine", _one_of(MACHINES), "a machine: " + ", ".join(MACHINES))
+        formula, parameters = self._parameters(machine)
+        tool = self.take("tool", str, "the program that made the file")
+        scheme = self.take_if_there("scheme", _one_of(SCHEMES), "one of " + ", ".join(SCHEMES), "binary")
+        label_type = self.take("label_type", str, "a type of label")
+        labels = self.take("labels", lambda text: _labels(label_type, text), "labels")
+        if scheme == "binary" and (len(labels) != 2 or labels[0] == labels[1]):
+            raise self.fault(f"labels: expected two different labels, found {show_labels(labels)}")
+        if len(labels) < 2 or not are_distinct(labels):
+            raise self.fault(f"labels: expected two or more different labels, found {show_labels(labels)}")
+        outputs = n_outputs(scheme, len(labels))
+        if outputs > max(FREE_OUTPUTS, len(self.text)):
+            raise self.fault(
+                f"labels: {len(labels)} classes make {outputs} outputs, more than the file can hold"
+            )
+        n_features = self.take("features", whole(MAX_FEATURES), f"a whole number up to {MAX_FEATURES}")
+        zero_based = self.take("zero_based", _one_of(("0", "1")), "0 or 1") == "1"
+        report = self._report(machine, formula.name, parameters, scheme, labels, n_features, tool)
+        function = self._function(formula, n_features, outputs)
+        extras = {
+            key: tuple(self.take_numbers(key, outputs).tolist()) for key in EXTRAS if key in self.fields
+        }
+        if len({key in extras for key in ("probability_slopes", "probability_offsets")}) > 1:
+            raise self.fault("probability_slopes and probability_offsets belong together; one is missing")
+        self.refuse_rest()
+        report["support_vectors"] = function.n_vectors
+        return Model(
+            machine, formula, labels, n_features, function, parameters, report, zero_based, scheme, extras
+        )
+
+    def _parameters(self, machine: str) -> tuple[KernelFormula, dict[str, Any]]:
+        kernel = self.take("kernel", _one_of(KERNELS), "a kernel: " + ", ".join(KERNELS))
+        parameters = {
+            name: self.take_if_known(name, PARAMETERS[name].checked, PARAMETERS[name].expected)
+            for name in parameter_names(machine)
+        }
+        if parameters["bias"] is None:
+            raise self.fault("'bias' is missing from the header")
+        parameters = {name: value for name, value in parameters.items() if value is not None}
+        kernel_ranges: dict[str, Callable[[str], Any]]
+        kernel_ranges = {"gamma": partial(_real, least=0), "degree": whole(MAX_DEGREE), "coef0": _real}
+        numbers = {
+            key: self.take(key, kernel_ranges[key], "a number in range")
+            for key in KernelFormula(kernel).parameter_names
+        }
+        try:
+            formula = KernelFormula(kernel, bias=parameters["bias"], **numbers)
+        except ParameterError as error:
+            raise self.fault(str(error)) from None
+        return formula, parameters | numbers
+
+    def _report(
+        self,
+        machine: str,
+        kernel: str,
+        parameters: dict,
+        scheme: str,
+        labels: Any,
+        n_features: int,
+        tool: str,
+    ) -> dict[str, Any]:
+        count = whole(2**63 - 1)
+        report = {
+            "version": tool.removeprefix("odmlib "),
+            "machine": machine,
+            "kernel": kernel,
+            "parameters": dict(parameters),
+            "rows": self.take_if_known("rows", count, "a count"),
+            "features": n_features,
+            "nonzeros": self.take_if_known("nonzeros", count, "a count"),
+            "scheme": scheme,
+            "labels": [python_label(label) for label in labels],
+            "status": self.take("status", _one_of((*STATUSES, CONVERTED)), "one of " + ", ".join(STATUSES)),
+            "solver": self.take("solver", str, "a name"),
+            "iterations": self.take_if_known("iterations", count, "a count"),
+        }
+        report["primal"] = self.take_if_known("primal", _real, "a number")
+        for key in ("dual", "gap"):  # not known where training was stopped very early
+            report[key] = self.take_if_known(key, partial(_real, finite=False), "a number")
+        report |= {"seconds": None, "threads": None, "seed": self.take_if_known("seed", count, "a count")}
+        margin = {
+            key: self.take_if_known(f"margin_{key}", _real, "a number") for key in ("mean", "variance", "min")
+        }
+        report["margin"] = {key: value for key, value in margin.items() if value is not None}
+        if "margin_quantiles" in self.fields:
+            quantiles = self.take_numbers("margin_quantiles", len(QUANTILES)).tolist()
+            report["margin"]["quantiles"] = dict(zip(QUANTILES, quantiles, strict=True))
+        return report
+
+    def _function(self, formula: KernelFormula, n_features: int, outputs: int) -> Function:
+        linear = formula.name == "linear"
+        most = len(self.text)  # a line for each, at least
+        regions = self.take_if_there("regions", whole(most), f"a whole number up to {most}", 0)
+        if regions:
+            if linear or formula.name == "precomputed" or outputs > 1:
+                raise self.fault("regions: only a kernel machine of two classes may have them")
+            outputs = 2 * regions
+        section, count_key = ("w", "weights") if linear else ("SV", "support_vectors")
+        if not linear and outputs > 1:
+            section = "coefficients"
+        if self.section != section:
+            kind = f"kernel {formula.name}" + (" and several outputs" if section == "coefficients" else "")
+            raise self.fault(
+                f"expected the line '{section}' for {kind}, found '{self.section}'", self.body_line - 1
+            )
+        claimed = self.take(count_key, whole(2**63 - 1), "a count")
+        offsets = self.take_numbers("offsets", outputs) if "offsets" in self.fields else None
+        end = self._body_end()
+        if linear:
+            rows, leading = self._rows(self._body(end), outputs)
+            self._check_count(rows.n_rows, claimed, count_key)
+            return self._linear(rows, leading, formula.bias, n_features, offsets)
+        terms: Any = None
+        if outputs > 1:
+            terms, end_of_terms = self._coefficients(end, outputs)
+            self._check_count(terms.n_rows, claimed, count_key)
+            self.body_line += terms.n_rows + 1
+            self.body_start = end_of_terms
+        width = 1 if formula.name == "precomputed" else n_features
+        rows, leading = self._rows(self._body(end), width, zero_based=formula.name == "precomputed")
+        self._check_count(rows.n_rows, claimed, count_key)
+        if terms is None:
+            terms = leading
+        else:
+            self._check_numbering(leading)
+        if formula.name == "precomputed":
+            self._refuse_line(np.diff(rows.indptr) != 1, "expected exactly one entry in the line")
+            serials = rows.values
+            self._check_whole(serials, 1, n_features, "serial")
+            return PrecomputedFunction(serials.astype(np.int64), terms, formula.bias, offsets)
+        if regions > rows.n_rows:
+            raise self.fault(
+                f"regions: expected at most one for each of {rows.n_rows} vectors, found {regions}"
+            )
+        return (RoutedFunction if regions else KernelFunction)(formula, rows, terms, offsets)
+
+    def _check_count(self, found: int, claimed: int, what: str) -> None:
+        if found != claimed:
+            raise self.fault(f"the header says {claimed} {what}, the file holds {found}")
+
+    def _body_end(self) -> int:
+        """Where the last line, which must be `end`, begins."""
+        end = len(self.text) - 1 if self.text.endswith(b"\n") else len(self.text)
+        last = max(self.body_start, self.text.rfind(b"\n", 0, end) + 1)
+        if self.text[last:end].removesuffix(b"\r") != b"end":
+            raise self.fault("the last line must be 'end': the file is cut off or has something behind it")
+        return last
+
+    def _rows(
+        self, text: bytes | memoryview, width: int | None, zero_based: bool = False
+    ) -> tuple[Dataset, Floats]:
+        """Lines of the body, from line `body_line` on."""
+        return parse_rows(
+            text, self.name, self.body_line, width, zero_based, ModelFormatError, strict_lines=True
+        )
+
+    def _body(self, end: int) -> memoryview:
+        return memoryview(self.text)[self.body_start : end]
+
+    def _coefficients(self, end: int, outputs: int) -> tuple[Dataset, int]:
+        """The section of coefficients, and where the vectors begin behind it."""
+        for mark in (b"\nSV\n", b"\nSV\r\n"):
+            place = self.text.find(mark, self.body_start - 1, end)
+            if place >= 0:
+                terms, leading = self._rows(self._body(place + 1), outputs)
+                self._check_numbering(leading)
+                return terms, place + len(mark)
+        raise self.fault("expected a line 'SV' behind the coefficients")
+
+    def _check_numbering(self, leading: Any) -> None:
+        wrong = leading != np.arange(1, len(leading) + 1)
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            raise self.fault(
+                f"expected the vector's number {place + 1}, found {leading[place]:g}", self.body_line + place
+            )
+
+    def _linear(
+        self, rows: Dataset, leading: Any, bias: float, n_features: int, offsets: Any
+    ) -> LinearFunction:
+        """Rows are `column output:weight ...`."""
+        self._check_whole(leading, 0, n_features, "column")
+        self._refuse_line(np.diff(leading, prepend=-1) <= 0, "columns must ascend")
+        expected = "exactly one entry" if rows.n_features == 1 else "at least one entry"
+        self._refuse_line(np.diff(rows.indptr) == 0, f"expected {expected} in the line")
+        columns = leading.astype(np.int64) - 1
+        bias_weights = np.zeros(rows.n_features)
+        if len(columns) and columns[0] == -1:
+            if not bias:
+                raise self.fault(
+                    "a weight of the bias feature (column 0) in a model without bias", self.body_line
+                )
+            first = rows.part(0, 1)
+            bias_weights[first.indices] = first.values
+            columns, rows = columns[1:], rows.part(1, rows.n_rows)
+        return LinearFunction(columns.astype(np.int32), rows, bias, bias_weights, offsets)
+
+    def _refuse_line(self, wrong: Any, message: str) -> None:
+        if np.any(wrong):
+            raise self.fault(message, self.body_line + int(np.argmax(wrong)))
+
+    def _check_whole(self, numbers: Any, low: int, high: int, what: str) -> None:
+        wrong = (numbers != np.floor(numbers)) | (numbers < low) | (numbers > high)
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            raise self.fault(
+                f"expected a {what} from {low} to {high}, found {numbers[place]:g}", self.body_line + place
+            )
+
+
+class _Explained(ValueError):
+    """A ValueError whose own words tell the user more than `expected ..., found ...`."""
+
+
+def _labels(kind: str, text: str) -> Any:
+    try:
+        return read_labels(kind, text)
+    except ValueError as error:
+        raise _Explained(str(error)) from None
+
+
+def _one_of(names: tuple[str, ...]) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        if text not in names:
+            raise ValueError
+        return text
+
+    return convert
+
+
+def whole(most: int, least: int = 0) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or len(text) > 19 or not least <= int(text) <= most:
+            raise ValueError
+        return int(text)
+
+    return convert
+
+
+def _real(text: str, least: float = -math.inf, finite: bool = True) -> float:
+    value = float(text)
+    if "_" in text or (finite and math.isinf(value)) or not value >= least:
+        raise ValueError
+    return value

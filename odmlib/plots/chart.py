@@ -10,8 +10,6 @@ from odmlib.errors import ParameterError
 
 # colours that people with any colour sight can tell apart (Okabe and Ito)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d1f", "#555555")
-
-
 SMALLEST = 1e-300  # on a logarithmic axis
 
 
@@ -25,6 +23,14 @@ class Series:
     y: list[float]
     kind: str = "line"
     colour: int | None = None  # place among the colours; None: that of the series in the chart
+
+    def corners(self) -> list[tuple[float, float]]:
+        """The points; of a step function, which takes each y from its x on, with the corners between them."""
+        points = list(zip(self.x, self.y, strict=True))
+        corners = points[:1]
+        for x, y in points[1:]:
+            corners += [(x, corners[-1][1]), (x, y)] if self.kind == "step" else [(x, y)]
+        return corners
 
 
 @dataclass(frozen=True)
@@ -45,14 +51,17 @@ class Chart:
             "title": self.title,
             "x": self.x_label,
             "y": self.y_label,
-            "series": [
-                {"name": series.name, "x": list(series.x), "y": list(series.y)} for series in self.series
-            ],
+            "series": [{"name": one.name, "x": list(one.x), "y": list(one.y)} for one in self.series],
         }
 
-    def colour_places(self) -> list[int]:
-        """Of every series its place among the colours (or symbols)."""
-        return [place if series.colour is None else series.colour for place, series in enumerate(self.series)]
+    def numbered(self) -> list[tuple[int, Series]]:
+        """Every series with its place among the colours (or symbols)."""
+        return [(k if one.colour is None else one.colour, one) for k, one in enumerate(self.series)]
+
+    def legend(self) -> list[tuple[int, str]]:
+        """Place and name of the series that have a name, where that tells them apart."""
+        named = [(place, series.name) for place, series in self.numbered() if series.name]
+        return named if len(named) > 1 else []
 
     def x_axis(self) -> Axis:
         values = [value for series in self.series for value in series.x]
@@ -117,13 +126,3 @@ def round_step(raw: float) -> float:
     """
     power = 10.0 ** math.floor(math.log10(raw))
     return power * next(step for step in (1, 2, 2.5, 5, 10) if step * power >= raw * 0.999)
-
-
-def step_points(series: Series) -> list[tuple[float, float]]:
-    """The corners of a step function that takes each y from its x on."""
-    points: list[tuple[float, float]] = []
-    for x, y in zip(series.x, series.y, strict=True):
-        if points:
-            points.append((x, points[-1][1]))
-        points.append((x, y))
-    return points

@@ -1,10 +1,4 @@
-"""The pictures of the papers, as numbers: functions that give a Chart each.
-
-    margin_distribution  how many rows have at most a margin, for several models (the ODM paper's Figure 1)
-    margin_histograms    how many rows have which margin, a chart per model (mcODM's Figure 2)
-    accuracy_curve       cross-validated accuracy against lambda, or another number
-    convergence          relative duality gap against time
-    level_charts         what the levels of a partitioned machine (SODM) reached, and when
+"""The pictures of the papers, as numbers: functions that make charts.
 
 A chart's `data()` are its numbers; plots.picture.save_picture and plots.text.text_chart draw it.
 """
@@ -13,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats
 from odmlib.data.labels import python_label
 from odmlib.errors import ParameterError
 from odmlib.plots.chart import Chart, Series, round_step
@@ -27,14 +21,11 @@ if TYPE_CHECKING:
     from odmlib.data.problem import Problem
     from odmlib.options import TrainOptions
 
-Floats = NDArray[np.float64]
-
 MOST_POINTS = 1000  # of a curve: more are not seen
 BINS = 24
 MOST_NAMED = 8  # tasks that have names and colours of their own
 MOST_CURVES = 64  # beyond: a cloud of points
 ZERO = [(0.0, "")]
-FRACTION = "part of the rows"
 
 
 def cumulative(margins: Floats) -> tuple[Floats, Floats]:
@@ -48,7 +39,8 @@ def cumulative(margins: Floats) -> tuple[Floats, Floats]:
 
 
 def margin_distribution(margins: Mapping[str, Floats], relative: bool = False, title: str = "") -> Chart:
-    """Cumulative margin distribution of one or several models: name -> `model.margins(X, y)`.
+    """Cumulative margin distribution of one or several models: name -> `model.margins(X, y)`; the ODM paper's
+    Figure 1.
 
     relative: each model's margins are divided by their mean size, so that only the shapes are compared.
     """
@@ -59,19 +51,14 @@ def margin_distribution(margins: Mapping[str, Floats], relative: bool = False, t
             kept = np.unique(np.linspace(0, len(x) - 1, MOST_POINTS).astype(np.int64))
             x, y = x[kept], y[kept]
         series.append(Series(name, [float(x[0]), *x.tolist()], [0.0, *y.tolist()], "step"))
-    return Chart(
-        title or "cumulative margin distribution",
-        "margin / mean size" if relative else "margin",
-        FRACTION,
-        series,
-        marks=ZERO,
-    )
+    title = title or "cumulative margin distribution"
+    return Chart(title, _margin_label(relative), "part of the rows", series, marks=ZERO)
 
 
 def margin_histograms(
     margins: Mapping[str, Floats], bins: int = BINS, relative: bool = False, title: str = ""
 ) -> list[Chart]:
-    """Histograms of margins on the same intervals, a chart per name; an edge stands at 0."""
+    """Histograms of margins on the same intervals, a chart per name; an edge is at 0 (mcODM's Figure 2)."""
     scaled = _scaled(margins, relative)
     low, high = (float(f([f(values) for values in scaled.values()])) for f in (min, max))
     if high - low > 1e300:
@@ -82,24 +69,21 @@ def margin_histograms(
     charts = []
     for name, values in scaled.items():
         counts, _ = np.histogram(values, edges)
-        wrong = float(np.mean(values <= 0))
-        charts.append(
-            Chart(
-                f"{title}{name}: {len(values)} rows, {100 * wrong:.3g}% at or below 0",
-                "margin / mean size" if relative else "margin",
-                "rows",
-                [Series(name, edges.tolist(), counts.astype(float).tolist(), "bars")],
-                marks=ZERO,
-            )
-        )
+        bars = Series(name, edges.tolist(), counts.astype(float).tolist(), "bars")
+        wrong = f"{100 * np.mean(values <= 0):.3g}% at or below 0"
+        heading = f"{title}{name}: {len(values)} rows, {wrong}"
+        charts.append(Chart(heading, _margin_label(relative), "rows", [bars], marks=ZERO))
     return charts
+
+
+def _margin_label(relative: bool) -> str:
+    return "margin / mean size" if relative else "margin"
 
 
 def by_class(margins: Floats, y: Any) -> dict[str, Floats]:
     """The margins of the rows of each class, by its label."""
     labels = np.asarray(y).ravel()
-    distinct = np.unique(labels)
-    return {f"class {python_label(label)}": margins[labels == label] for label in distinct}
+    return {f"class {python_label(label)}": margins[labels == label] for label in np.unique(labels)}
 
 
 def _scaled(margins: Mapping[str, Floats], relative: bool) -> dict[str, Floats]:
@@ -132,24 +116,15 @@ def accuracy_curve(
 
 
 def accuracy_chart(
-    problem: Problem,
-    settings: TrainOptions,
-    over: str,
-    values: Sequence[float],
-    folds: int,
-    tell: Callable[[int], object] | None = None,
+    problem: Problem, settings: TrainOptions, over: str, values: Sequence[float], folds: int
 ) -> Chart:
-    """`accuracy_curve` for data that are checked already; `tell` hears how many values are done."""
+    """`accuracy_curve` for data that are checked already."""
     from odmlib.selection.cross_validation import cross_validate
 
     if not values:
         raise ParameterError("no values are given to measure the accuracy at")
-    accuracies = []
-    for place, value in enumerate(values):
-        one = with_value(settings, over, value)
-        accuracies.append(100 * cross_validate(problem, one, folds).accuracy)
-        if tell is not None:
-            tell(place + 1)
+    points = [with_value(settings, over, value) for value in values]
+    accuracies = [100 * cross_validate(problem, point, folds).accuracy for point in points]
     name = over.rstrip("_")
     numbers = [float(value) for value in values]
     log = min(numbers) > 0 and max(numbers) / min(numbers) > 20
@@ -187,25 +162,22 @@ def convergence(reports: Mapping[str, Mapping[str, Any]]) -> Chart:
 def _gap_series(name: str, trace: list[dict[str, Any]], several: bool, colour: int) -> list[Series]:
     """A curve per task; of several runs, or of many tasks, all of one colour."""
     known = [point for point in trace if point.get("gap") is not None and point["gap"] > 0]
-    tasks = sorted({point.get("task", 1) for point in known})
+    tasks: dict[int, list[dict[str, Any]]] = {}
+    for point in sorted(known, key=lambda point: point.get("task", 1)):
+        tasks.setdefault(point.get("task", 1), []).append(point)
     if len(tasks) <= 1:
         return [_line(name, known, colour)]
     if len(tasks) <= MOST_NAMED and not several:
-        return [
-            _line(f"task {task}", [point for point in known if point.get("task", 1) == task])
-            for task in tasks
-        ]
+        return [_line(f"task {task}", points) for task, points in tasks.items()]
     title = f"{name}, {len(tasks)} tasks" if name else ""
     if len(tasks) > MOST_CURVES:  # most have too few points for a curve
-        cloud = _line(title, known, colour)
-        return [dataclasses.replace(cloud, kind="points")]
-    groups = [[point for point in known if point.get("task", 1) == task] for task in tasks]
-    return [_line(title if not k else "", group, colour) for k, group in enumerate(groups)]
+        return [_line(title, known, colour, "points")]
+    return [_line("" if k else title, points, colour) for k, points in enumerate(tasks.values())]
 
 
-def _line(name: str, points: list[dict[str, Any]], colour: int | None = None) -> Series:
+def _line(name: str, points: list[dict[str, Any]], colour: int | None = None, kind: str = "line") -> Series:
     x, y = ([float(point[key]) for point in points] for key in ("seconds", "gap"))
-    return Series(name, x, y, colour=colour)
+    return Series(name, x, y, kind, colour)
 
 
 def level_charts(report: Mapping[str, Any], name: str = "") -> list[Chart]:

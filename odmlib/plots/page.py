@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.arrays import Codes
 from odmlib.data.checking import statistics
 from odmlib.data.labels import python_label
 from odmlib.errors import ParameterError
@@ -20,8 +21,6 @@ from odmlib.plots.svg import svg_element
 if TYPE_CHECKING:
     from odmlib.data.problem import Problem
     from odmlib.model.model import Model
-
-Codes = NDArray[np.int64]
 
 MOST_CLASSES = 30  # of a confusion matrix; beyond, the commonest confusions are listed
 MOST_LINES = 50  # of a table
@@ -74,19 +73,16 @@ def report_page(model: Model, problem: Problem | None, name: str, command: str =
     yield _facts(_headline(report, right, n))
     if command:
         yield f'<p class="small"><code>{escape(command)}</code></p>\n'
-    yield "<h2>Data</h2>\n"
-    yield from _data(problem) if problem is not None else _data_elsewhere(report)
-    yield "<h2>Parameters</h2>\n"
-    yield from _parameters(report)
-    yield "<h2>Convergence</h2>\n"
-    yield from _convergence(report)
-    yield "<h2>Margins</h2>\n"
-    yield from _margins(model, problem)
-    yield "<h2>Labels predicted for the training rows</h2>\n"
-    yield from _labels(model.labels, counts)
-    if report.get("tasks"):
-        yield "<h2>Tasks</h2>\n"
-        yield from _tasks(report["tasks"])
+    for heading, pieces in (
+        ("Data", _data(report, problem)),
+        ("Parameters", _parameters(report)),
+        ("Convergence", _convergence(report)),
+        ("Margins", _margins(model, problem)),
+        ("Labels predicted for the training rows", _labels(model.labels, counts)),
+        ("Tasks", _tasks(report.get("tasks") or [])),
+    ):
+        if content := "".join(pieces):
+            yield f"<h2>{heading}</h2>\n{content}"
     yield f'<p class="small">odmlib {escape(str(report["version"]))}</p>\n</main></body></html>\n'
 
 
@@ -94,9 +90,8 @@ def _counts(model: Model, problem: Problem | None) -> Codes:
     """Rows by the position of their label and of the one predicted."""
     k = model.n_classes
     if problem is None:
-        (n, other), (right, other_right) = (
-            model.report["details"][entry] for entry in ("class_rows", "right")
-        )
+        details = model.report["details"]
+        (n, other), (right, other_right) = details["class_rows"], details["right"]
         return np.array([[right, n - right], [other - other_right, other_right]])
     labeled = np.flatnonzero(problem.codes >= 0)  # of a semi-supervised machine not all are
     codes, predicted = problem.codes[labeled], model.positions(problem.rows)[labeled]
@@ -124,26 +119,22 @@ def _facts(facts: Iterable[tuple[str, str, str]]) -> str:
     return f'<div class="facts">{boxes}</div>\n'
 
 
-def _data(problem: Problem) -> Iterator[str]:
+def _data(report: Mapping[str, Any], problem: Problem | None) -> str:
+    if problem is None:
+        return _table([], [(name, f"{report[name]:,}") for name in ("rows", "features", "nonzeros")])
     # codes tell the classes as well as labels do, whatever these are
     found = statistics(problem.rows, problem.codes.astype(np.float64))
     unlabeled = int((problem.codes < 0).sum())
-    yield _table(
-        [],
-        [
-            ("rows", f"{found['rows']:,}" + (f", {unlabeled:,} of them unlabeled" if unlabeled else "")),
-            ("features", f"{found['features']:,}"),
-            ("never change", f"{found['constant_features']:,}"),
-            ("values stored", f"{found['nonzeros']:,} ({100 * found['density']:.3g}%)"),
-            ("values", f"{found['lowest']:g} to {found['highest']:g}"),
-            ("rows that repeat others", f"{found['duplicate_rows']:,}"),
-            ("errors that cannot be avoided", f"{found['unavoidable_errors']:,}"),
-        ],
-    )
-
-
-def _data_elsewhere(report: Mapping[str, Any]) -> Iterator[str]:
-    yield _table([], [(name, f"{report[name]:,}") for name in ("rows", "features", "nonzeros")])
+    lines = [
+        ("rows", f"{found['rows']:,}" + (f", {unlabeled:,} of them unlabeled" if unlabeled else "")),
+        ("features", f"{found['features']:,}"),
+        ("never change", f"{found['constant_features']:,}"),
+        ("values stored", f"{found['nonzeros']:,} ({100 * found['density']:.3g}%)"),
+        ("values", f"{found['lowest']:g} to {found['highest']:g}"),
+        ("rows that repeat others", f"{found['duplicate_rows']:,}"),
+        ("errors that cannot be avoided", f"{found['unavoidable_errors']:,}"),
+    ]
+    return _table([], lines)
 
 
 def _parameters(report: Mapping[str, Any]) -> Iterator[str]:
@@ -176,12 +167,10 @@ def _margins(model: Model, problem: Problem | None) -> Iterator[str]:
         labeled = np.flatnonzero(problem.codes >= 0)
         margins = model.margins(problem.rows.take(labeled), problem.labels[problem.codes[labeled]])
     summary = model.report["margin"]
-    yield ("<p>By how much the label of each training row wins; rows at or left of 0 lose.</p>\n")
-    quantiles = [(f"{100 * float(part):g}%", _short(value)) for part, value in summary["quantiles"].items()]
-    yield _table(
-        ["", "minimum", *(part for part, _ in quantiles), "mean"],
-        [("margin", _short(summary["min"]), *(value for _, value in quantiles), _short(summary["mean"]))],
-    )
+    yield "<p>By how much the label of each training row wins; rows at or left of 0 lose.</p>\n"
+    head = ["", "minimum", *(f"{100 * float(part):g}%" for part in summary["quantiles"]), "mean"]
+    numbers = [summary["min"], *summary["quantiles"].values(), summary["mean"]]
+    yield _table(head, [("margin", *map(_short, numbers))])
     if margins is not None:
         charts = [margin_distribution({model.machine: margins}), *margin_histograms({"margins": margins})]
         yield _charts(charts)
@@ -199,45 +188,28 @@ def _labels(labels: NDArray, counts: Codes) -> Iterator[str]:
     else:
         wrong = counts - np.diag(hits)
         most = np.argsort(-wrong.ravel(), kind="stable")[:20]
-        confusions = [
-            (names[place // k], names[place % k], f"{wrong.ravel()[place]:,}")
-            for place in most.tolist()
-            if wrong.ravel()[place]
-        ]
+        pairs = [divmod(place, k) for place in most.tolist()]
+        confusions = [(names[a], names[b], f"{wrong[a, b]:,}") for a, b in pairs if wrong[a, b]]
         yield f"<p>{k} classes; the commonest confusions:</p>\n"
         yield _table(["label", "predicted", "rows"], confusions)
     with np.errstate(invalid="ignore", divide="ignore"):
-        precision, recall = hits / given, hits / true
-        both = 2 * hits / (given + true)
-    lines = [
-        (
-            names[c],
-            f"{true[c]:,}",
-            f"{given[c]:,}",
-            _percent(precision[c]),
-            _percent(recall[c]),
-            _percent(both[c]),
-        )
-        for c in range(k)
-    ]
+        parts = np.stack([hits / given, hits / true, 2 * hits / (given + true)], axis=1)
+    lines = [(names[c], f"{true[c]:,}", f"{given[c]:,}", *map(_percent, parts[c])) for c in range(k)]
     yield _table(["label", "rows", "predicted", "precision", "recall", "F1"], lines[:MOST_LINES])
     if k > MOST_LINES:
         yield f'<p class="small">and {k - MOST_LINES} labels more</p>\n'
     yield '<p class="small">These rows were trained on: other data will do worse (odm-train -v, --loo).</p>\n'
 
 
-def _matrix(names: Sequence[str], counts: NDArray[np.int64]) -> str:
+def _matrix(names: Sequence[str], counts: Codes) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     lines = []
     for name, row in zip(names, counts, strict=True):
-        total = max(1, int(row.sum()))
         cells = ""
         for other, count in zip(names, row.tolist(), strict=True):
             colour = "0 158 115" if name == other else "213 94 0"  # right, wrong
-            shade = (
-                f'style="background:rgb({colour} / {0.6 * count / total:.2f})"' if count else 'class="zero"'
-            )
-            cells += f"<td {shade}>{count:,}</td>"
+            shade = f'style="background:rgb({colour} / {0.6 * count / max(1, row.sum()):.2f})"'
+            cells += f"<td {shade}>{count:,}</td>" if count else '<td class="zero">0</td>'
         lines.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
     return (
         f'<div class="scroll"><table class="matrix"><thead><tr><th></th>{head}</tr></thead>'
@@ -248,8 +220,7 @@ def _matrix(names: Sequence[str], counts: NDArray[np.int64]) -> str:
 def _tasks(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     lines = [
         (
-            " against ".join(map(str, task["labels"]))
-            + ("" if len(task["labels"]) > 1 else " against others"),
+            " against ".join(map(str, task["labels"])) + " against others" * (len(task["labels"]) == 1),
             task["status"].replace("_", " "),
             f"{task['iterations']:,}",
             _short(task["gap"]),
@@ -257,7 +228,8 @@ def _tasks(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
         for task in tasks[:MOST_LINES]
     ]
-    yield _table(["classes", "status", "iterations", "gap", "support vectors"], lines)
+    if lines:
+        yield _table(["classes", "status", "iterations", "gap", "support vectors"], lines)
     if len(tasks) > MOST_LINES:
         yield f'<p class="small">and {len(tasks) - MOST_LINES} tasks more</p>\n'
 

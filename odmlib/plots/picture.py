@@ -8,7 +8,7 @@ from typing import Any
 
 from odmlib.data.files import open_output
 from odmlib.errors import OdmError, ParameterError
-from odmlib.plots.chart import COLOURS, Chart, step_points
+from odmlib.plots.chart import COLOURS, Chart
 from odmlib.plots.svg import svg_document
 
 FORMATS = ("png", "svg", "pdf")
@@ -56,13 +56,13 @@ def _by_matplotlib(charts: list[Chart], kind: str) -> bytes:
 
 
 def _draw(axes: Any, chart: Chart) -> None:
-    for place, series in zip(chart.colour_places(), chart.series, strict=True):
+    for place, series in chart.numbered():
         style = {"color": COLOURS[place % len(COLOURS)], "label": series.name or None}
         if series.kind == "bars":
             widths = [high - low for low, high in zip(series.x[:-1], series.x[1:], strict=True)]
             axes.bar(series.x[:-1], series.y, widths, align="edge", alpha=0.8, edgecolor="white", **style)
             continue
-        points = step_points(series) if series.kind == "step" else list(zip(series.x, series.y, strict=True))
+        points = series.corners()
         marker = "o" if series.kind == "points" or len(points) <= 40 else None
         line = "none" if series.kind == "points" else "-"
         xs, ys = ([point[k] for point in points] for k in (0, 1))
@@ -79,5 +79,5 @@ def _draw(axes: Any, chart: Chart) -> None:
     if chart.y_log:
         axes.set_yscale("log")
     axes.grid(alpha=0.25)
-    if sum(bool(series.name) for series in chart.series) > 1:
+    if chart.legend():
         axes.legend(fontsize=9)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from html import escape
 
-from odmlib.plots.chart import COLOURS, Axis, Chart, Series, step_points
+from odmlib.plots.chart import COLOURS, Axis, Chart, Series
 
 WIDTH, HEIGHT = 640, 360
 PAGE_WIDTH, PAGE_HEIGHT = 440, 320  # on a phone one unit is nearly one pixel: text stays readable
@@ -16,11 +16,10 @@ LINE = 20  # of the legend
 
 def svg_document(charts: list[Chart]) -> str:
     """A file of its own: the charts below one another, on white."""
-    heights = [HEIGHT + _legend_height(chart) for chart in charts]
     parts, top = [], 0
-    for chart, height in zip(charts, heights, strict=True):
+    for chart in charts:
         parts.append(f'<g transform="translate(0 {top})">{"".join(_drawn(chart, WIDTH, HEIGHT))}</g>')
-        top += height
+        top += HEIGHT + LINE * len(chart.legend())
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" '
         f'viewBox="0 0 {WIDTH} {top}" '
@@ -31,20 +30,11 @@ def svg_document(charts: list[Chart]) -> str:
 
 def svg_element(chart: Chart) -> str:
     """An element for an HTML page, as wide as its place."""
-    height = PAGE_HEIGHT + _legend_height(chart)
+    height = PAGE_HEIGHT + LINE * len(chart.legend())
     return (
         f'<svg viewBox="0 0 {PAGE_WIDTH} {height}" role="img" aria-label="{escape(chart.title)}" '
         f'font-size="13">{"".join(_drawn(chart, PAGE_WIDTH, PAGE_HEIGHT))}</svg>'
     )
-
-
-def _legend_height(chart: Chart) -> int:
-    return LINE * len(_named(chart)) if len(_named(chart)) > 1 else 0
-
-
-def _named(chart: Chart) -> list[tuple[int, Series]]:
-    places = chart.colour_places()
-    return [(place, series) for place, series in zip(places, chart.series, strict=True) if series.name]
 
 
 def _drawn(chart: Chart, width: int, height: int) -> Iterator[str]:
@@ -76,23 +66,21 @@ def _drawn(chart: Chart, width: int, height: int) -> Iterator[str]:
         yield _path([(x, TOP), (x, bottom)], "currentColor", 1, 'stroke-dasharray="4 3"')
         if name:
             yield _text(x + 4, TOP + 13, name, "start")
-    for place, series in zip(chart.colour_places(), chart.series, strict=True):
+    for place, series in chart.numbered():
         colour = COLOURS[place % len(COLOURS)]
         if series.kind == "bars":
             yield from _bars(series, x_at, y_at, y_axis, colour)
             continue
-        corners = step_points(series) if series.kind == "step" else zip(series.x, series.y, strict=True)
-        points = [(x_at(x), y_at(y)) for x, y in corners]
+        points = [(x_at(x), y_at(y)) for x, y in series.corners()]
         points = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
         if series.kind != "points" and len(points) > 1:
             yield _path(points, colour, 2, 'stroke-linejoin="round"')
         if series.kind == "points" or len(points) <= 40:
             yield "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points)
-    if len(_named(chart)) > 1:
-        for line, (place, series) in enumerate(_named(chart)):
-            y, colour = height + LINE * line + 5, COLOURS[place % len(COLOURS)]
-            yield f'<rect x="{LEFT}" y="{y - 10}" width="22" height="6" fill="{colour}"/>'
-            yield _text(LEFT + 30, y - 2, series.name, "start")
+    for line, (place, name) in enumerate(chart.legend()):
+        y, colour = height + LINE * line + 5, COLOURS[place % len(COLOURS)]
+        yield f'<rect x="{LEFT}" y="{y - 10}" width="22" height="6" fill="{colour}"/>'
+        yield _text(LEFT + 30, y - 2, name, "start")
 
 
 def _bars(series: Series, x_at, y_at, y_axis: Axis, colour: str) -> Iterator[str]:  # type: ignore[no-untyped-def]

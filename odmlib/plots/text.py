@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from odmlib.plots.chart import Chart, Series, step_points
+from odmlib.plots.chart import Chart, Series
 
 SYMBOLS = "*o+x#@%&"
 ROWS = 16
@@ -51,9 +51,9 @@ def _grid(chart: Chart, width: int) -> Iterator[str]:
         column = round(x_axis.place(place) * (columns - 1))
         for row in cells:
             row[column] = ":"
-    for number, series in zip(chart.colour_places(), chart.series, strict=True):
+    for number, series in chart.numbered():
         _trace(cells, series, x_axis, y_axis, SYMBOLS[number % len(SYMBOLS)])
-    yield f"{chart.y_label}"
+    yield chart.y_label
     for place, row in enumerate(cells):
         yield f"{labels.get(place, ''):>{edge}} |{''.join(row)}"
     yield " " * edge + " +" + "-" * columns
@@ -68,18 +68,13 @@ def _grid(chart: Chart, width: int) -> Iterator[str]:
             free = start + len(text) + 1
     yield "".join(line)
     yield " " * (edge + 2) + chart.x_label
-    numbers = chart.colour_places()
-    named = [
-        (number, series.name) for number, series in zip(numbers, chart.series, strict=True) if series.name
-    ]
-    if len(named) > 1:
-        for number, name in named:
-            yield f"  {SYMBOLS[number % len(SYMBOLS)]} {name}"
+    for number, name in chart.legend():
+        yield f"  {SYMBOLS[number % len(SYMBOLS)]} {name}"
 
 
 def _trace(cells, series: Series, x_axis, y_axis, symbol: str) -> None:  # type: ignore[no-untyped-def]
     rows, columns = len(cells), len(cells[0])
-    corners = step_points(series) if series.kind == "step" else zip(series.x, series.y, strict=True)
+    corners = series.corners()
     places = [(x_axis.place(x) * (columns - 1), (1 - y_axis.place(y)) * (rows - 1)) for x, y in corners]
     places = [(x, y) for x, y in places if math.isfinite(x) and math.isfinite(y)]
     joined = places[:1]

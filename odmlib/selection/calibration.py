@@ -13,10 +13,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.arrays import Codes, Floats
 from odmlib.model.probability import sigmoid
+from odmlib.solvers.linalg.line_search import line_search
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 Evaluation = tuple[float, Floats, Floats]  # value, gradient, Hessian
 
 MAX_STEPS = 100
@@ -35,10 +35,10 @@ def fit_sigmoid(scores: Floats, positive: NDArray[np.bool_], weights: Floats) ->
     def evaluate(point: Floats) -> Evaluation:
         u = point[0] * f + point[1]
         p = sigmoid(u)
-        residuals, bend = weights * (p - targets), weights * p * (1 - p)
+        residuals, curvatures = weights * (p - targets), weights * p * (1 - p)
         value = float(weights @ (np.logaddexp(0, u) - targets * u))
-        cross = float(bend @ f)
-        hessian = np.array([[float(bend @ (f * f)), cross], [cross, float(bend.sum())]])
+        cross = float(curvatures @ f)
+        hessian = np.array([[float(curvatures @ (f * f)), cross], [cross, float(curvatures.sum())]])
         return value, np.array([residuals @ f, residuals.sum()]), hessian
 
     part = float(weights @ targets)
@@ -92,22 +92,34 @@ def _smoothed(one_hot: NDArray[np.bool_], weights: Floats) -> Floats:
 
 
 def _minimise(evaluate: Callable[[Floats], Evaluation], point: Floats) -> Floats:
-    """Newton's method with backtracking on a convex function."""
-    value, gradient, hessian = evaluate(point)
+    """Newton's method on a convex function."""
+    here = evaluate(point)
     for _ in range(MAX_STEPS):
-        hessian.flat[:: len(point) + 1] += RIDGE * (1 + hessian.diagonal())
-        step = np.linalg.solve(hessian, -gradient)
-        slope = float(gradient @ step)
-        if -slope <= ENOUGH * (1 + abs(value)):
+        moved = _newton_step(evaluate, point, here)
+        if moved is None:
             break
-        length = 1.0
-        while (new := evaluate(point + length * step))[0] > value + 1e-4 * length * slope:
-            length /= 2
-            if length < 1e-10:
-                return point
-        point = point + length * step
-        value, gradient, hessian = new
+        point, here = moved
     return point
+
+
+def _newton_step(
+    evaluate: Callable[[Floats], Evaluation], point: Floats, here: Evaluation
+) -> tuple[Floats, Evaluation] | None:
+    """The next point; None where there is nothing more to gain."""
+    value, gradient, hessian = here
+    hessian.flat[:: len(point) + 1] += RIDGE * (1 + hessian.diagonal())
+    step = np.linalg.solve(hessian, -gradient)
+    slope = float(gradient @ step)
+    if -slope <= ENOUGH * (1 + abs(value)):
+        return None
+    found: dict[float, Evaluation] = {}
+
+    def derivatives(t: float) -> tuple[float, float]:
+        found[t] = evaluate(point + t * step)
+        return float(found[t][1] @ step), float(step @ found[t][2] @ step)
+
+    t = line_search(slope, derivatives)
+    return (point + t * step, found[t]) if t > 0 else None
 
 
 def _scale(scores: Floats) -> float:

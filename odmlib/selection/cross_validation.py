@@ -7,20 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Codes, Floats
 from odmlib.data.dataset import Dataset
 from odmlib.data.folds import stratified_folds
 from odmlib.data.problem import Problem
+from odmlib.machines.building import kernel_formula
 from odmlib.machines.ssodm import ssodm_weights
-from odmlib.machines.training import kernel_formula, train_problem
+from odmlib.machines.training import train_problem
 from odmlib.model.model import Model
 from odmlib.model.schemes import class_pairs, n_outputs, pair_output
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import CONVERGED
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -34,23 +32,11 @@ class CrossValidation:
     unfinished: int  # folds whose training did not converge
 
 
-@dataclass(frozen=True)
-class Fold:
-    """One fold: its rows, the classes that are trained without it, and the machine (None for one class)."""
-
-    outside: Codes
-    rows: Dataset  # those of `outside`
-    present: Codes
-    model: Model | None
-
-
 def cross_validate(
-    problem: Problem,
-    options: TrainOptions,
-    n_folds: int,
-    tell: Callable[[int], object] | None = None,
+    problem: Problem, options: TrainOptions, n_folds: int, tell: Callable[[int], object] | None = None
 ) -> CrossValidation:
-    """Train on all folds but one and predict that one, in turn. `tell` hears how many folds are done.
+    """Train on all folds but one and predict that one, in turn. `tell` is called with the number of
+    folds done.
 
     A class whose rows are all in one fold is unknown to the machine of that fold; a training part with rows
     of one class only predicts that class.
@@ -58,14 +44,15 @@ def cross_validate(
     n_folds = min(n_folds, problem.rows.n_rows - problem.n_unlabeled)
     predicted = np.full(problem.rows.n_rows, -1, dtype=np.int64)
     unfinished = 0
-    for place, fold in enumerate(_trained_folds(problem, options, n_folds)):
-        if fold.model is None:
-            predicted[fold.outside] = fold.present[0] if len(fold.present) else 0
+    folds = _trained_folds(problem, options, n_folds)
+    for done, (outside, rows, present, model) in enumerate(folds, 1):
+        if model is None:
+            predicted[outside] = present[0] if len(present) else 0
         else:
-            unfinished += fold.model.report["status"] != CONVERGED
-            predicted[fold.outside] = fold.present[fold.model.positions(fold.rows, options.threads)]
+            unfinished += model.report["status"] != CONVERGED
+            predicted[outside] = present[model.positions(rows, options.threads)]
         if tell is not None:
-            tell(place + 1)
+            tell(done)
     labeled = problem.codes >= 0
     accuracy = float(np.mean(predicted[labeled] == problem.codes[labeled]))
     return CrossValidation(predicted, accuracy, n_folds, unfinished)
@@ -78,39 +65,44 @@ def cross_scores(problem: Problem, options: TrainOptions, n_folds: int, scheme: 
     """
     k = len(problem.labels)
     scores = np.full((problem.rows.n_rows, n_outputs(scheme, k)), np.nan)
-    for fold in _trained_folds(problem, options, n_folds):
-        if fold.model is None:
+    for outside, rows, present, model in _trained_folds(problem, options, n_folds):
+        if model is None:
             continue
-        found = fold.model.function.scores(fold.rows, options.n_threads)
-        if fold.model.scheme == "binary" and scheme != "binary":  # two classes are left: one output for both
-            first, second = (int(code) for code in fold.present)
-            if scheme == "ovo":
-                scores[fold.outside, pair_output(first, second, k)] = found[:, 0]
+        if scheme == "ovo":
+            pairs = zip(*class_pairs(len(present)), strict=True)
+            outputs = np.array([pair_output(int(present[i]), int(present[j]), k) for i, j in pairs])
+        elif model.scheme == scheme:
+            outputs = np.zeros(1, dtype=np.int64) if scheme == "binary" else present
+        else:  # two classes are left: one output for both, which says nothing of one against the rest
             continue
-        if scheme == "binary":
-            outputs = np.zeros(1, dtype=np.int64)
-        elif scheme == "ovo":
-            pairs = zip(*class_pairs(len(fold.present)), strict=True)
-            outputs = np.array([pair_output(int(fold.present[i]), int(fold.present[j]), k) for i, j in pairs])
-        else:
-            outputs = fold.present
-        scores[np.ix_(fold.outside, outputs)] = found
+        scores[np.ix_(outside, outputs)] = model.function.scores(rows, options.n_threads)
     return scores
 
 
-def _trained_folds(problem: Problem, options: TrainOptions, n_folds: int) -> Iterator[Fold]:
+def of_whole_set(problem: Problem, options: TrainOptions, gamma: float | None = None) -> TrainOptions:
+    """The options for a part of the problem, so that the part tests the machine that all rows would train.
+
+    `gamma`: of the whole problem, where it is known.
+    """
+    gamma = kernel_formula(problem.rows, options).gamma if gamma is None else gamma
+    options = dataclasses.replace(options, gamma=gamma)
+    if options.machine == "kmomd":  # whose lambda does not depend on the number of rows
+        return options
+    if options.machine == "ssodm":
+        C, lambda2 = ssodm_weights(problem, options)
+        return dataclasses.replace(options, C=C, lambda1=None, lambda2=lambda2)
+    return dataclasses.replace(options, C=options.weights_for(problem.total_weight)[0], lambda_=None)
+
+
+def _trained_folds(
+    problem: Problem, options: TrainOptions, n_folds: int
+) -> Iterator[tuple[Codes, Dataset, Codes, Model | None]]:
+    """Of each fold: the rows left out, as numbers and as data, the classes that are trained without them, and
+    the machine (None for one class)."""
     labeled = problem.codes >= 0
     folds = np.full(len(labeled), -1)
     folds[labeled] = stratified_folds(problem.codes[labeled], n_folds, options.seed)
-    # gamma and lambda are those of the whole set: each fold tests the machine that all rows would train
-    gamma = kernel_formula(problem.rows, options).gamma
-    options = dataclasses.replace(options, gamma=gamma, probability=False)
-    if options.machine == "ssodm":
-        C, lambda2 = ssodm_weights(problem, options)
-        options = dataclasses.replace(options, C=C, lambda1=None, lambda2=lambda2)
-    elif options.machine != "kmomd":  # whose lambda does not depend on the number of rows
-        C, _ = options.weights_for(problem.total_weight)
-        options = dataclasses.replace(options, C=C, lambda_=None)
+    options = of_whole_set(problem, options)
     for fold in range(n_folds):
         inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         present = np.unique(problem.codes[inside][(problem.weights[inside] > 0) & labeled[inside]])
@@ -121,4 +113,4 @@ def _trained_folds(problem: Problem, options: TrainOptions, n_folds: int) -> Ite
             columns = inside.astype(np.int32)
             part.rows, rest = part.rows.on_columns(columns), rest.on_columns(columns)
         model = train_problem(part, options) if len(present) >= 2 else None
-        yield Fold(outside, rest, present, model)
+        yield outside, rest, present, model

@@ -1,9 +1,9 @@
 """Parameter search: validation of every point of a grid, and of finer ones around the best.
 
-Points that differ in C only are a chain, validated together from small to large C (fold_paths.py, or
-loo_path.py for leave-one-out from one fit); chains with the same kernel follow each other, so that its rows
-are computed once. Chains come in the order of grid.py: the middle of each range first, then the middles of
-its halves, so that what is known early covers the whole grid.
+Points that differ in C only are a chain, validated together from small to large C (path_run.py); chains with
+the same kernel follow each other, so that its rows are computed once. Chains come in the order of grid.py:
+the middle of each range first, then the middles of its halves, so that what is known early covers the whole
+grid.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from odmlib.errors import ParameterError
 from odmlib.machines.training import make_settings
 from odmlib.options import TrainOptions
 from odmlib.parameters import MACHINE_PARAMETERS
-from odmlib.selection.fold_paths import FoldPaths, Rate
-from odmlib.selection.loo_path import leave_one_out_rates
-from odmlib.selection.singly import rates_one_by_one
-from odmlib.solvers.control import Control
+from odmlib.selection.cross_validation import cross_validate
+from odmlib.selection.leave_one_out import check_machine
+from odmlib.selection.path_run import FoldPaths, PathRun, Rate, RateCallback, leave_one_out_rates
+from odmlib.solvers.control import Control, Progress
 
 # what can be searched, in the order of result files; the first four of them in powers of two
 AXES = ("C", "gamma", "lambda1", "lambda2", "nu", "theta")
@@ -32,7 +32,7 @@ POWERS = AXES[:4]
 LOG2C, LOG2G = (-5.0, 15.0, 2.0), (3.0, -15.0, -2.0)  # grid.py's: begin, end, step
 RATE_DIGITS = 6  # of a percentage, as svm-train prints it
 
-Tell = Callable[["GridPoint", "GridResult"], object]
+PointCallback = Callable[["GridPoint", "GridResult"], object]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def grid_search(
     folds: int = 5,
     loo: bool = False,
     refine: int = 0,
-    tell: Tell | None = None,
+    tell: PointCallback | None = None,
     **options: Any,
 ) -> GridResult:
     """Validate a grid of parameters and return all points and the best.
@@ -112,23 +112,15 @@ def grid_search(
     >>> len(result.points), sorted(result.best.parameters)
     (9, ['C', 'gamma'])
     """
-    ranges = {
-        "C": log2c,
-        "gamma": log2g,
-        "lambda1": log2lambda1,
-        "lambda2": log2lambda2,
-        "nu": nu,
-        "theta": theta,
-    }
-    for name in ("C", "lambda_"):
-        if options.get(name) is not None:
-            ranges["C"] = None
-    for name in AXES[1:]:
-        value = options.get(name)
-        if name in options and value is not None and not (name == "gamma" and value == "scale"):
-            ranges[name] = None
+    given = {name for name in (*AXES, "lambda_") if options.get(name) is not None}
+    if "lambda_" in given:
+        given.add("C")
+    if options.get("gamma") == "scale":
+        given.remove("gamma")
+    spans = zip(AXES, (log2c, log2g, log2lambda1, log2lambda2, nu, theta), strict=True)
+    ranges = {name: span for name, span in spans if span is not None and name not in given}
     settings = make_settings(options)
-    axes = make_axes(settings, {name: span for name, span in ranges.items() if span is not None})
+    axes = make_axes(settings, ranges)
     problem = Problem.from_arrays(X, y, settings.sample_weight, settings.class_weight)
     problem.require_classes(settings.machine)
     return search(problem, settings, axes, folds=folds, loo=loo, refine=refine, tell=tell)
@@ -136,10 +128,8 @@ def grid_search(
 
 def make_axes(options: TrainOptions, ranges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
     """The values of each parameter that the machine and kernel have; ranges of others are left out."""
-    axes = {}
-    for name in AXES:
-        if name in ranges and is_searchable(name, options):
-            axes[name] = values_of(name, ranges[name])
+    names = [name for name in AXES if name in ranges and is_searchable(name, options)]
+    axes = {name: values_of(name, ranges[name]) for name in names}
     if not axes:
         raise ParameterError("nothing to search: every parameter is given")
     return axes
@@ -183,20 +173,18 @@ def search(
     loo: bool = False,
     refine: int = 0,
     known: Iterable[GridPoint] = (),
-    tell: Tell | None = None,
+    tell: PointCallback | None = None,
     progress: Callable[[Any], object] | None = None,
 ) -> GridResult:
-    """`grid_search` for checked data. `known` points are not validated again; `progress` hears solvers."""
+    """`grid_search` for checked data. Points of these axes that are `known` are not validated again; solvers
+    call `progress`."""
     if folds < 2:
         raise ParameterError(f"cross-validation needs at least 2 folds, found {folds}")
     if loo:
-        from odmlib.selection.leave_one_out import check_machine
-
         check_machine(options)
-    stopped = _Stopped()
     control = Control(options.tol, options.max_iter, options.time_limit, progress)
     paths = FoldPaths(problem, folds, options.seed)
-    found = {point.key: point for point in known}
+    found = {point.key: point for point in known if set(point.parameters) == set(axes)}
     grid = {name: list(values) for name, values in axes.items()}
     result = GridResult(dict(grid), math.prod(len(values) for values in grid.values()))
     started = time.perf_counter()
@@ -205,20 +193,44 @@ def search(
         result.add(point)
         result.seconds = time.perf_counter() - started
         if tell is not None and tell(point, result):
-            raise stopped
+            raise _Stopped
+
+    def validate(chain: list[dict[str, float]], seen: set[tuple[float, ...]]) -> None:
+        left = []
+        for parameters in chain:
+            key = key_of(parameters)
+            if key in found and key not in seen:
+                take(found[key])
+            elif key not in seen:
+                left.append(parameters)
+        if not left or control.out_of_time() is not None:
+            return
+
+        def on_rate(place: int, rate: Rate) -> None:
+            percent = float(f"{100 * rate.accuracy:.{RATE_DIGITS}g}")
+            take(GridPoint(left[place], percent, rate.unfinished))
+
+        settings = [with_parameters(options, parameters) for parameters in left]
+        if loo:
+            leave_one_out_rates(paths, settings, control, on_rate)
+        elif paths.suits(settings[0]):
+            PathRun(paths, settings, control, on_rate).run()
+        else:
+            _one_by_one(problem, settings, paths.n_folds, control, on_rate)
 
     try:
-        _round(problem, options, grid, paths, loo, control, found, take)
+        for chain in chains(grid):
+            validate(chain, set())
         for turn in range(1, refine + 1):
             if not result.complete or result.best is None:
                 break
             finer = _around(result.best, grid, 0.5**turn)
-            seen = {point.key for point in result.points}
-            wanted = [key_of(dict(zip(finer, v, strict=True))) for v in itertools.product(*finer.values())]
-            result.n_points += sum(key not in seen for key in wanted)
             for name, values in finer.items():
                 result.axes[name] = sorted({*result.axes[name], *values})
-            _round(problem, options, finer, paths, loo, control, found | dict.fromkeys(seen), take)
+            seen = {point.key for point in result.points}
+            result.n_points += sum(key_of(point) not in seen for chain in chains(finer) for point in chain)
+            for chain in chains(finer):
+                validate(chain, seen)
     except _Stopped:
         pass
     result.seconds = time.perf_counter() - started
@@ -226,42 +238,24 @@ def search(
 
 
 class _Stopped(Exception):
-    """The callback has heard enough."""
+    """The callback asked to stop."""
 
 
-def _round(
-    problem: Problem,
-    options: TrainOptions,
-    axes: Mapping[str, Sequence[float]],
-    paths: FoldPaths,
-    loo: bool,
-    control: Control,
-    found: Mapping[tuple[float, ...], GridPoint | None],
-    take: Callable[[GridPoint], None],
+def _one_by_one(
+    problem: Problem, settings: Sequence[TrainOptions], n_folds: int, control: Control, on_rate: RateCallback
 ) -> None:
-    """Validate the points of one grid; those `found` are taken over (None: they have been before)."""
-    for chain in chains(axes):
-        left = []
-        for parameters in chain:
-            key = key_of(parameters)
-            if key not in found:
-                left.append(parameters)
-            elif (point := found[key]) is not None:
-                take(point)
-        if not left or control.out_of_time() is not None:
-            continue
-        settings = [with_parameters(options, parameters) for parameters in left]
+    """As PathRun, for machines and kernels that cannot share their work."""
 
-        def tell(place: int, rate: Rate, left: list[dict[str, float]] = left) -> None:
-            percent = float(f"{100 * rate.accuracy:.{RATE_DIGITS}g}")
-            take(GridPoint(left[place], percent, rate.unfinished))
+    def stops(progress: Progress) -> bool:
+        wished = control.callback is not None and bool(control.callback(progress))
+        return wished or control.out_of_time() is not None
 
-        if loo:
-            leave_one_out_rates(paths, settings, control, tell)
-        elif paths.suits(settings[0]):
-            paths.rates(settings, control, tell)
-        else:
-            rates_one_by_one(problem, settings, paths.n_folds, control, tell)
+    for place, options in enumerate(settings):
+        options = dataclasses.replace(options, callback=stops, time_limit=None)
+        result = cross_validate(problem, options, n_folds)
+        if control.out_of_time() is not None:
+            return
+        on_rate(place, Rate(result.accuracy, result.unfinished))
 
 
 def with_parameters(options: TrainOptions, parameters: Mapping[str, float]) -> TrainOptions:
@@ -302,11 +296,8 @@ def coarse_to_fine(values: list[float]) -> list[float]:
 
 def key_of(parameters: Mapping[str, float]) -> tuple[float, ...]:
     """What tells points apart; a value read from a file is the one that was written."""
-    return tuple(
-        math.nan if name not in parameters else float(f"{on_axis(name, parameters[name]):.9g}")
-        for name in AXES
-        if name in parameters
-    )
+    names = [name for name in AXES if name in parameters]
+    return tuple(float(f"{on_axis(name, parameters[name]):.9g}") for name in names)
 
 
 def on_axis(name: str, value: float) -> float:

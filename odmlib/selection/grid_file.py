@@ -10,8 +10,6 @@ without one are believed.
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import zlib
 from collections.abc import Iterable
 from typing import Any
@@ -121,20 +119,3 @@ class ResultFile:
 
     def close(self) -> None:
         self._stream.close()
-
-    def __enter__(self) -> ResultFile:
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        self.close()
-
-
-def plain_name(path: str) -> str:
-    """What result and picture are named after."""
-    return os.path.basename(path)
-
-
-def as_resumed(points: Iterable[GridPoint], axes: Iterable[str]) -> list[GridPoint]:
-    """Those of the points that are of the same search: with just these parameters."""
-    names = set(axes)
-    return [dataclasses.replace(point, resumed=True) for point in points if set(point.parameters) == names]

@@ -95,17 +95,8 @@ def draw_heat_map(result: GridResult, path: str, title: str) -> None:
         if table.size <= 200:
             for row, column in zip(*np.nonzero(np.isfinite(table)), strict=True):
                 rate = table[row, column]
-                dark = rate < 0.5 * (lowest + best)
-                axes.text(
-                    column,
-                    row,
-                    f"{rate:.3g}",
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    color="w" if dark else "k",
-                )
-        assert result.best is not None
+                color = "w" if rate < 0.5 * (lowest + best) else "k"  # dark or light cells
+                axes.text(column, row, f"{rate:.3g}", ha="center", va="center", fontsize=7, color=color)
         row, column = (int(place[0]) for place in np.nonzero(table == best))
         axes.plot(column, row, "s", markersize=18, markerfacecolor="none", markeredgecolor="red")
     axes.set_xlabel(TITLES.get(across, across))

@@ -6,7 +6,6 @@ row belongs to; the other outputs do not change when it is left out.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,22 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats
+from odmlib.data.dataset import Dataset
 from odmlib.data.problem import Problem
-from odmlib.errors import ConvergenceWarning, ParameterError
+from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.kernels.shift import needed_shift, surely_positive
 from odmlib.machines.machine import Task
 from odmlib.machines.odm import Odm
 from odmlib.machines.tasks import make_tasks
-from odmlib.machines.training import convergence_message, make_settings, train_problem
 from odmlib.model.model import Model
 from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions
-from odmlib.selection.left_out import left_out_margins
-from odmlib.solvers.control import CONVERGED
-
-Floats = NDArray[np.float64]
+from odmlib.selection.left_out import LeftOut, left_out_margins
 
 
 @dataclass(frozen=True)
@@ -46,28 +43,6 @@ class LeaveOneOut:
     def report(self) -> dict[str, Any]:
         """The entry `leave_one_out` of the JSON report."""
         return {"accuracy": self.accuracy, "errors": self.errors, "bound": self.bound}
-
-
-def leave_one_out(X: Any, y: Any, **options: Any) -> LeaveOneOut:
-    """Train on all rows, and tell how each row would fare if it were left out.
-
-    Takes what `train` takes. C, gamma and the other rows' weights stay as they are. Exact as long as leaving
-    a row out moves no other row across an edge of the band; otherwise very near. Memory: one matrix of the
-    rows outside the band (linear machines: of the features, if those are fewer), at most `cache_mb`.
-
-    >>> import odmlib
-    >>> X, y = odmlib.read_data("data/wdbc.train.txt")
-    >>> result = odmlib.leave_one_out(X, y, kernel="linear", C=0.01)
-    >>> 0 <= result.errors <= result.bound
-    True
-    """
-    settings = make_settings(options)
-    problem = Problem.from_arrays(X, y, settings.sample_weight, settings.class_weight)
-    check_machine(settings)
-    model = train_problem(problem, settings)
-    if model.report["status"] != CONVERGED:
-        warnings.warn(convergence_message(model.report, settings.tol), ConvergenceWarning, stacklevel=2)
-    return leave_one_out_of(model, problem, settings)
 
 
 def check_machine(options: TrainOptions) -> None:
@@ -87,26 +62,35 @@ def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> L
     bound = 0.0
     for task in make_tasks(problem, model.scheme):
         rows = slice(None) if task.rows is None else task.rows
-        data = problem.rows if task.rows is None else problem.rows.take(task.rows)
-        if task.rows is not None and model.formula.name == "precomputed":
-            data = data.on_columns(task.rows.astype(np.int32))
-        found = left_out_margins(
-            data,
-            model.formula,
-            task.signs,
-            machine.costs(task.weights),
-            machine.loss(),
-            task.signs * scores[rows, task.output],
-            max_bytes=options.cache_bytes,
-            shift=shift_of(task),
-            threads=options.n_threads,
-        )
+        margins = task.signs * scores[rows, task.output]
+        found = left_out_of_task(problem.rows, model.formula, machine, task, margins, shift_of(task))
         scores[rows, task.output] = task.signs * found.margins
         bound += found.bound
     places = model.positions_for(scores)
     errors = int(np.count_nonzero(places != problem.codes))
     shaped = scores[:, 0] if model.scheme == "binary" else scores
     return LeaveOneOut(model, shaped, model.labels[places], errors, 1 - errors / len(places), bound)
+
+
+def left_out_of_task(
+    rows: Dataset, formula: KernelFormula, machine: Odm, task: Task, margins: Floats, shift: float = 0.0
+) -> LeftOut:
+    """From the margins of the task's rows under the machine trained on all of them; `rows`: of all tasks."""
+    if task.rows is not None:
+        rows = rows.take(task.rows)
+        if formula.name == "precomputed":
+            rows = rows.on_columns(task.rows.astype(np.int32))
+    return left_out_margins(
+        rows,
+        formula,
+        task.signs,
+        machine.costs(task.weights),
+        machine.loss(),
+        margins,
+        max_bytes=machine.options.cache_bytes,
+        shift=shift,
+        threads=machine.options.n_threads,
+    )
 
 
 def _shifts(problem: Problem, formula: KernelFormula, options: TrainOptions) -> Callable[[Task], float]:

@@ -1,4 +1,4 @@
-"""Margins of left-out rows from one fit of a band machine (spec/odm.md section 5).
+"""Margins of left-out rows from one fit of a band machine (docs/internals/mathematics.md).
 
 At the optimum every row outside the band, i in S, lies on one quadratic piece of its loss, with curvature
 c_i and lowest point b_i = 1 - theta (below) or 1 + theta (above). As long as S keeps its pieces, the machine
@@ -21,29 +21,39 @@ seen the row has no weight: M holds the shift, and z_i^(-i) is the margin by k a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats
 from odmlib._core.rows import Rows
 from odmlib.data.dataset import Dataset, dense_rows
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import BandLoss
-from odmlib.solvers.inverse import inverse_bytes, inverse_diagonal, inverse_factor, inverse_product
-from odmlib.solvers.landmarks import choose_landmarks
+from odmlib.solvers.distributed.landmarks import choose_landmarks
+from odmlib.solvers.linalg.inverse import inverse_bytes, inverse_diagonal, inverse_factor, inverse_product
 
-Floats = NDArray[np.float64]
+# of the matrix that is inverted: M, H of the columns, or H of the features G
+ROWS, COLUMNS, FEATURES = "rows", "columns", "features"
 
-NOTHING = 1e-10  # a margin this small is what rounding leaves of b_i - b_i: the other rows say nothing
-FILL_ROWS = 1024  # kernel rows between two looks at Ctrl-C
-LOW_RANK_ROWS = 1000  # fewer are not worth the search for a lower rank
-LOW_RANK = 1 / 10  # of the rows: a higher rank costs as much as the matrix itself
-LEFT_BY_LOW_RANK = 1e-6  # trace of K - G G' times the largest c: by how much, relatively, M^-1 may be wrong
 FEATURE_BYTES = 28  # of an entry of G: as it is found, as it is stored by rows, and its column
-ROUNDING = 1e-14  # of the largest k(x, x), below which pivots are noise
+
+
+@dataclass(frozen=True)
+class LeftOutTuning:
+    form: str | None = None  # of the matrix; None: the one that costs least
+    nothing: float = 1e-10  # a margin this small is what rounding leaves of b_i - b_i: no other row counts
+    fill_rows: int = 1024  # kernel rows between two looks at Ctrl-C
+    low_rank_rows: int = 1000  # fewer are not worth the search for a lower rank
+    low_rank: float = 1 / 10  # of the rows: a higher rank costs as much as the matrix itself
+    left_by_low_rank: float = 1e-6  # trace of K - G G' times the largest c: the relative error of M^-1
+    rounding: float = 1e-14  # of the largest k(x, x), below which pivots are noise
+
+
+TUNING = LeftOutTuning()
 
 
 class NoRoom(ParameterError):
@@ -53,10 +63,11 @@ class NoRoom(ParameterError):
 @dataclass(frozen=True)
 class LeftOut:
     """`margins[i]`: margin of row i under the machine trained without it. `bound`: the ODM paper's upper
-    bound on the number of errors among them."""
+    bound on the number of errors among them. `form`: of the matrix; None where no row is outside the band."""
 
     margins: Floats
     bound: float
+    form: str | None = None
 
 
 def left_out_margins(
@@ -70,6 +81,7 @@ def left_out_margins(
     max_bytes: int,
     shift: float = 0.0,
     threads: int = 1,
+    tuning: LeftOutTuning = TUNING,
 ) -> LeftOut:
     """From the margins of the training rows (y = +-1) under the machine trained on all of them.
 
@@ -85,45 +97,57 @@ def left_out_margins(
     part = rows.take(outside)
     if formula.name == "linear" and part.n_features > part.n_nonzeros:  # most columns are empty
         part = part.on_columns(part.used_columns())
-    n, d = part.n_rows, part.n_features + 1
     y, c, b = y[outside], curvatures[outside], targets[outside]
     features = None
-    if formula.name not in ("linear", "precomputed") and shift == 0:
-        features = _features(part, formula, float(c.max()), max_bytes, threads)
-    primal = formula.name == "linear" and _bytes_primal(d) < _bytes_dual(n)
-    needed = _bytes_primal(d) if primal else _bytes_dual(n)
-    if features is None and needed > max_bytes:
-        raise NoRoom(
-            f"leave-one-out from one fit needs {_megabytes(needed)} MB for {n} rows outside the band"
-            + (f" and {part.n_features} features" if formula.name == "linear" else "")
-            + f", but cache_mb (-m) allows {max_bytes // 2**20}; allow more, or cross-validate (-v)"
-        )
+    if tuning.form in (None, FEATURES) and formula.name not in ("linear", "precomputed") and shift == 0:
+        features = _features(part, formula, float(c.max()), max_bytes, threads, tuning)
+    form = FEATURES if features is not None else tuning.form or _cheaper_form(part, formula, max_bytes)
     if features is not None:
-        left_out, weighed = _primal(Rows(features), y, c, b, threads)
-    elif primal:
-        left_out, weighed = _primal(Rows(part, formula.bias), y, c, b, threads)
+        left_out, weighed = _from_columns(Rows(features), y, c, b, threads)
+    elif form == COLUMNS:
+        left_out, weighed = _from_columns(Rows(part, formula.bias), y, c, b, threads)
     else:
         if formula.name == "precomputed":
             part = part.on_columns(outside.astype(np.int32))
-        left_out, weighed = _dual(_kernel_matrix(part, formula, shift, threads), y, c, b, threads)
-    result[outside] = np.where(np.abs(left_out) <= NOTHING, 0.0, left_out)
+        matrix = _kernel_matrix(part, formula, shift, threads, tuning.fill_rows)
+        left_out, weighed = _from_rows(matrix, y, c, b, threads)
+    result[outside] = np.where(np.abs(left_out) <= tuning.nothing, 0.0, left_out)
     sides = int(np.count_nonzero(b < 1)) - int(np.count_nonzero(b > 1))
     bound = float(weighed.sum()) + loss.theta * sides
-    return LeftOut(result, bound)
+    return LeftOut(result, bound, form)
+
+
+def _cheaper_form(part: Dataset, formula: KernelFormula, max_bytes: int) -> str:
+    """The smaller matrix; NoRoom if it is too large."""
+    n, needed, form = part.n_rows, inverse_bytes(part.n_rows), ROWS
+    if formula.name == "linear" and _bytes_of_columns(part.n_features + 1) < needed:
+        needed, form = _bytes_of_columns(part.n_features + 1), COLUMNS
+    if needed > max_bytes:
+        raise NoRoom(
+            f"leave-one-out from one fit needs {math.ceil(needed / 2**20)} MB for {n} rows outside the band"
+            + (f" and {part.n_features} features" if formula.name == "linear" else "")
+            + f", but cache_mb (-m) allows {max_bytes // 2**20}; allow more, or cross-validate (-v)"
+        )
+    return form
 
 
 def _features(
-    part: Dataset, formula: KernelFormula, curvature: float, max_bytes: int, threads: int
+    part: Dataset,
+    formula: KernelFormula,
+    curvature: float,
+    max_bytes: int,
+    threads: int,
+    tuning: LeftOutTuning,
 ) -> Dataset | None:
     """Rows with the products of the kernel, where few columns are enough."""
     n = part.n_rows
-    rank = int(LOW_RANK * n)
-    if n < LOW_RANK_ROWS or FEATURE_BYTES * n * rank + _bytes_primal(rank) > max_bytes:
+    rank = int(tuning.low_rank * n)
+    if n < tuning.low_rank_rows or FEATURE_BYTES * n * rank + _bytes_of_columns(rank) > max_bytes:
         return None
     kernel = Kernel(formula, part, threads)
     largest = float(kernel.diagonal().max())
-    allowed = LEFT_BY_LOW_RANK / (curvature * n * largest) if largest > 0 else 0.0
-    if allowed < ROUNDING:
+    allowed = tuning.left_by_low_rank / (curvature * n * largest) if largest > 0 else 0.0
+    if allowed < tuning.rounding:
         return None
     found = choose_landmarks(kernel, rank, negligible=allowed)
     if found.residual.max() > allowed * largest:
@@ -131,7 +155,7 @@ def _features(
     return dense_rows(found.factor)
 
 
-def _dual(matrix: Floats, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[Floats, Floats]:
+def _from_rows(matrix: Floats, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[Floats, Floats]:
     """Margins of left-out rows, and |a_i| (k_ii + 1/c_i), from K_SS, which is overwritten."""
     matrix.flat[:: len(matrix) + 1] += 1 / c
     diagonal = matrix.diagonal().copy()
@@ -144,7 +168,7 @@ def _dual(matrix: Floats, y: Floats, c: Floats, b: Floats, threads: int) -> tupl
     return b - duals / inverse_diagonal(matrix), np.abs(duals) * diagonal
 
 
-def _primal(rows: Rows, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[Floats, Floats]:
+def _from_columns(rows: Rows, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[Floats, Floats]:
     """The same for a linear machine, from d x d sums."""
     hessian = rows.gram(c, threads)
     hessian.flat[:: len(hessian) + 1] += 1.0
@@ -163,37 +187,21 @@ def _primal(rows: Rows, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[
     return margins - moves, np.abs(duals) * (norms + 1 / c)
 
 
-def _kernel_matrix(part: Dataset, formula: KernelFormula, shift: float, threads: int) -> Floats:
+def _kernel_matrix(
+    part: Dataset, formula: KernelFormula, shift: float, threads: int, fill_rows: int
+) -> Floats:
     if formula.name == "precomputed":
         matrix = part.to_dense()
-        matrix += formula.bias**2
+        matrix += formula.bias * formula.bias
     else:
         kernel = Kernel(formula, part, threads)
         matrix = np.empty((part.n_rows, part.n_rows))
-        for begin in range(0, part.n_rows, FILL_ROWS):
-            some = np.arange(begin, min(begin + FILL_ROWS, part.n_rows))
-            kernel.block(some, out=matrix[begin : begin + FILL_ROWS], wide=True)
+        for begin in range(0, part.n_rows, fill_rows):
+            some = np.arange(begin, min(begin + fill_rows, part.n_rows))
+            kernel.block(some, out=matrix[begin : begin + fill_rows], wide=True)
     matrix.flat[:: len(matrix) + 1] += shift
     return matrix
 
 
-def _bytes_dual(n: int) -> int:
-    return inverse_bytes(n)
-
-
-def _bytes_primal(d: int) -> int:
+def _bytes_of_columns(d: int) -> int:
     return inverse_bytes(d) + 16 * d * d  # Rows.gram holds three copies for a moment
-
-
-def _megabytes(n_bytes: int) -> int:
-    return -(-n_bytes // 2**20)
-
-
-def odml_bound(alphas: Floats, h_diagonal: Floats, upper: Floats) -> float:
-    """The ODM^L paper's bound on the number of leave-one-out errors (spec/odm.md section 5).
-
-    `alphas`: the multipliers of the hinge constraints, 0 <= alpha_i <= upper_i = C s_i / m; `h_diagonal`:
-    h_ii of the paper's matrix H.
-    """
-    free = (alphas > 0) & (alphas < upper)
-    return float(alphas[free] @ h_diagonal[free]) + int(np.count_nonzero(alphas[~free] > 0))

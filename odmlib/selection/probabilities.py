@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats
 from odmlib.data.problem import Problem
 from odmlib.errors import ParameterError
 from odmlib.machines.tasks import make_tasks
@@ -22,16 +23,23 @@ from odmlib.selection.calibration import fit_sigmoid, fit_softmax
 from odmlib.selection.cross_validation import cross_scores
 from odmlib.selection.leave_one_out import leave_one_out_of
 
-Floats = NDArray[np.float64]
+# scores (rows x outputs) by machines that did not see the row (NaN: none known), and what they are called
+ScoresOf = Callable[[Model, Problem, TrainOptions], tuple[Floats, str]]
 
 FOLDS = 5
 LEAST = 1e-300  # of a probability in the logarithm
 
 
-def with_probabilities(model: Model, problem: Problem, options: TrainOptions) -> Model:
-    """The model with the numbers that predict_proba needs; `problem` and `options` are what trained it."""
+def with_probabilities(
+    model: Model, problem: Problem, options: TrainOptions, scores_of: ScoresOf | None = None
+) -> Model:
+    """The model with the numbers that predict_proba needs; `problem` and `options` are what trained it.
+
+    `scores_of`: where the scores of rows that the machine has not seen come from; None: from leave-one-out
+    where that is possible.
+    """
     started = time.perf_counter()
-    scores, source = left_out_scores(model, problem, options)
+    scores, source = (scores_of or left_out_scores)(model, problem, options)
     slopes, offsets = fit_scheme(model.scheme, problem, scores)
     extras = model.extras | {"probability_slopes": tuple(slopes), "probability_offsets": tuple(offsets)}
     model = dataclasses.replace(model, extras=extras)
@@ -49,14 +57,18 @@ def with_probabilities(model: Model, problem: Problem, options: TrainOptions) ->
 
 
 def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tuple[Floats, str]:
-    """Scores (rows x outputs) by machines that did not see the row (NaN: none known), and their source."""
+    """Those of leave-one-out, or else of cross-validation."""
     try:
         result = leave_one_out_of(model, problem, options)
     except ParameterError:  # another machine, too large, or too ill-conditioned
-        n_folds = min(FOLDS, problem.rows.n_rows - problem.n_unlabeled)
-        return cross_scores(problem, options, n_folds, model.scheme), f"{n_folds}-fold cross-validation"
+        return cross_validated_scores(model, problem, options)
     model.report["leave_one_out"] = result.report()
     return result.scores.reshape(-1, model.n_outputs), "leave-one-out"
+
+
+def cross_validated_scores(model: Model, problem: Problem, options: TrainOptions) -> tuple[Floats, str]:
+    n_folds = min(FOLDS, problem.rows.n_rows - problem.n_unlabeled)
+    return cross_scores(problem, options, n_folds, model.scheme), f"{n_folds}-fold cross-validation"
 
 
 def fit_scheme(scheme: str, problem: Problem, scores: Floats) -> tuple[Floats, Floats]:

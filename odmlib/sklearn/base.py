@@ -25,19 +25,19 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from odmlib._core.threads import available_threads
+from odmlib._core.arrays import Floats, Places
 from odmlib.data.dataset import Dataset
 from odmlib.data.labels import show_labels
 from odmlib.data.problem import Problem, check_sample_weights, class_weights
-from odmlib.machines.training import convergence_message, train_problem
+from odmlib.machines.building import convergence_message
 from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
 from odmlib.model.probability import class_probabilities
 from odmlib.model.schemes import class_pairs, votes
 from odmlib.options import TrainOptions, option_fields
+from odmlib.selection.training import train_model
 from odmlib.solvers.control import CONVERGED
-
-Floats = NDArray[np.float64]
+from odmlib.threads import available_threads
 
 LARGEST_SEED = 2**31 - 1
 
@@ -76,7 +76,7 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
     duality_gap_: float
     loo_score_: float
     _sparse: bool
-    _support: NDArray[np.int64] | None  # of a kernel that is a function: the training rows,
+    _support: Places | None  # of a kernel that is a function: the training rows,
     _vectors: Any  # and what stood in them
 
     def __init_subclass__(
@@ -125,10 +125,12 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         kernel = self._kernel() if callable(self._kernel()) else None
         rows = Dataset.from_any(X if kernel is None else _kernel_values(kernel, X, X))
         problem = self._problem(rows, codes, sample_weight)
-        if previous is not None and not _continues(previous, problem):
-            previous = None
+        if previous is not None and not (
+            np.array_equal(previous.labels, problem.labels) and previous.n_features == rows.n_features
+        ):
+            previous = None  # other classes, or another width
         options = self._train_options(problem, previous)
-        model = train_problem(problem, options)
+        model = train_model(problem, options)
         if model.report["status"] != CONVERGED:
             warnings.warn(convergence_message(model.report, options.tol), ConvergenceWarning, stacklevel=2)
         self._keep_estimates(model, problem, options)
@@ -147,9 +149,8 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         rows = self._rows(X)
         if getattr(self, "decision_function_shape", "ovr") == "ovo" and self.model_.scheme == "ovo":
             return self.model_.function.scores(rows, self._threads())
-        if len(self.classes_) == 2:
-            return self._by_blocks(rows, self._class_values, np.empty(rows.n_rows))
-        return self._by_blocks(rows, self._class_values, np.empty((rows.n_rows, len(self.classes_))))
+        shape = (rows.n_rows, len(self.classes_)) if len(self.classes_) > 2 else rows.n_rows
+        return self._by_blocks(rows, self._class_values, np.empty(shape))
 
     def predict(self, X: Any) -> NDArray:
         """The label of every row: the class with the largest decision value."""
@@ -196,7 +197,8 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(function, LinearFunction):
             constants = function.bias * function.bias_weights
         else:
-            constants = self.model_.formula.bias**2 * function.coefficients.sum(axis=0)
+            bias = self.model_.formula.bias
+            constants = bias * bias * function.coefficients.sum(axis=0)
         return self._outputs(constants - function.offsets)
 
     @property
@@ -205,7 +207,7 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         return self._outputs(self._expansion().coefficients.T)
 
     @property
-    def support_(self) -> NDArray[np.int64]:
+    def support_(self) -> Places:
         """The training rows that are support vectors, ascending; kernel machines only."""
         function = self._expansion()
         if isinstance(function, KernelFunction):
@@ -227,7 +229,7 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         return function.vectors.to_scipy() if self._sparse else function.vectors.to_dense()
 
     @property
-    def n_support_(self) -> NDArray[np.int64]:
+    def n_support_(self) -> Places:
         """Number of support vectors; kernel machines only."""
         return np.array([self._expansion().n_vectors])
 
@@ -266,12 +268,12 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             return 0
         return int(check_random_state(self.random_state).randint(LARGEST_SEED))
 
-    def _encode(self, y: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
+    def _encode(self, y: NDArray) -> tuple[NDArray, Places]:
         """The sorted classes and the position of each row's; a semi-supervised machine gives -1 for none."""
         classes, codes = np.unique(y, return_inverse=True)
         return classes, codes.astype(np.int64)
 
-    def _problem(self, rows: Dataset, codes: NDArray[np.int64], sample_weight: Any) -> Problem:
+    def _problem(self, rows: Dataset, codes: Places, sample_weight: Any) -> Problem:
         weights = check_sample_weights(sample_weight, rows.n_rows)
         labels, known = self.classes_, codes >= 0
         if len(labels) == 2:  # odmlib's positive class is the first
@@ -310,7 +312,8 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
 
     def _keep_vectors(self, model: Model, X: Any) -> Model:
         """A kernel given as a function needs the support vectors, and their values only."""
-        assert isinstance(model.function, PrecomputedFunction)
+        if not isinstance(model.function, PrecomputedFunction):
+            raise TypeError("a model of kernel values was expected")
         support = model.function.serials - 1
         self._support, self._vectors = support, X[support]
         serials = np.arange(1, len(support) + 1)
@@ -345,7 +348,7 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             sums[:, second] -= scores[:, output]
         return votes(scores, n_classes) + sums / (3 * (np.abs(sums) + 1))  # never worth half a vote
 
-    def _places(self, scores: Floats) -> NDArray[np.int64]:
+    def _places(self, scores: Floats) -> Places:
         values = self._class_values(scores)
         return (values > 0).astype(np.int64) if values.ndim == 1 else values.argmax(axis=1)
 
@@ -380,8 +383,3 @@ def _kernel_values(kernel: Callable[[Any, Any], Any], X: Any, others: Any) -> Fl
             f"expected {(X.shape[0], others.shape[0])}: a line per row of its first argument"
         )
     return values
-
-
-def _continues(previous: Model, problem: Problem) -> bool:
-    """Whether training may begin from the model before: the same classes and width."""
-    return np.array_equal(previous.labels, problem.labels) and previous.n_features == problem.rows.n_features

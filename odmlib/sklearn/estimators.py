@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib.data.problem import Problem
+from odmlib.machines.declarations import DECLARATIONS
 from odmlib.model.model import Model
 from odmlib.options import KMOMD_LAMBDA, TrainOptions
 from odmlib.sklearn.base import MarginClassifier
@@ -16,8 +17,6 @@ from odmlib.sklearn.base import MarginClassifier
 KERNEL = ("kernel", "gamma", "degree", "coef0", "cache_mb")
 COST = ("C", "lambda_")
 BAND = ("nu", "theta")
-SEMI_SUPERVISED = ("unlabeled", "balance", "max_disagree", "max_cuts")
-PARTITIONS = ("partition", "partitions", "levels", "stop_level", "landmarks", "approx", "rank")
 TASKS = ("multiclass", "decision_function_shape")
 RUN = ("probability", "class_weight", "tol", "max_iter", "time_limit", "solver", "n_jobs", "random_state",
        "warm_start", "callback")  # fmt: skip
@@ -123,7 +122,7 @@ class ODMLClassifier(
 class MultiClassODM(
     MarginClassifier,
     machine="mcodm",
-    parameters=(*COST, *BAND, *KERNEL, "bias", "relaxation", "shrinking", *RUN),
+    parameters=(*COST, *BAND, *KERNEL, "bias", *DECLARATIONS["mcodm"].options, "shrinking", *RUN),
 ):
     """mcODM: all classes in one problem, with margins `z_i = f_y(x_i) - (largest other f_l(x_i))`.
 
@@ -141,7 +140,7 @@ class MultiClassODM(
 class KMOMDClassifier(
     MarginClassifier,
     machine="kmomd",
-    parameters=("lambda_", "threshold", "decision_scale", *KERNEL, *TASKS, *RUN),
+    parameters=("lambda_", *DECLARATIONS["kmomd"].options, *KERNEL, *TASKS, *RUN),
     defaults={"lambda_": KMOMD_LAMBDA},
 ):
     """KM-OMD: the line between two points in the reduced hulls of the classes.
@@ -177,7 +176,8 @@ class SemiSupervisedODM(
     MarginClassifier,
     machine="ssodm",
     parameters=(
-        "lambda1", "lambda2", "C", *BAND, *KERNEL, "bias", *TASKS, *SEMI_SUPERVISED, "shrinking", *RUN
+        "lambda1", "lambda2", "C", *BAND, *KERNEL, "bias", *TASKS, *DECLARATIONS["ssodm"].options,
+        "shrinking", *RUN,
     ),
     defaults={"C": None, "unlabeled": -1},
 ):  # fmt: skip
@@ -231,7 +231,7 @@ class SemiSupervisedODM(
 class ScalableODM(
     MarginClassifier,
     machine="sodm",
-    parameters=(*COST, *BAND, *KERNEL, "bias", *TASKS, *PARTITIONS, "shrinking", *RUN),
+    parameters=(*COST, *BAND, *KERNEL, "bias", *TASKS, *DECLARATIONS["sodm"].options, "shrinking", *RUN),
 ):
     """SODM: ODM by partitions of the rows, merged level by level, for kernels on very many rows.
 

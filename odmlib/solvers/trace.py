@@ -22,19 +22,19 @@ class Trace:
     """
 
     def __init__(self, also: Any = None):
-        self._also = also  # another callback to tell
+        self._also = also  # another callback to call
         self._kept: list[Progress] = []
         self._last: dict[int, Progress] = {}  # of every task
         self._stride = 1
-        self._heard = 0
+        self._count = 0
 
     def __call__(self, progress: Progress) -> object:
-        if self._heard % self._stride == 0:
+        if self._count % self._stride == 0:
             self._kept.append(progress)
             if len(self._kept) > MOST_POINTS:
                 del self._kept[1::2]
                 self._stride *= 2
-        self._heard += 1
+        self._count += 1
         self._last[progress.task if progress.tasks <= MOST_TASKS else 0] = progress
         return None if self._also is None else self._also(progress)
 
@@ -45,11 +45,6 @@ class Trace:
         points = []
         for progress in sorted(kept.values(), key=lambda progress: (progress.seconds, progress.iteration)):
             point: dict[str, Any] = {"task": progress.task} if several else {}
-            point |= {
-                "seconds": progress.seconds,
-                "iteration": progress.iteration,
-                "primal": progress.primal,
-                "gap": progress.gap,
-            }
-            points.append(point)
+            names = ("seconds", "iteration", "primal", "gap")
+            points.append(point | {name: getattr(progress, name) for name in names})
         return points

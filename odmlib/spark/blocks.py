@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats
 from odmlib.data.dataset import MAX_FEATURES, Dataset
 from odmlib.data.labels import show_labels
 from odmlib.data.problem import class_weights
@@ -24,7 +24,6 @@ from odmlib.errors import ParameterError
 if TYPE_CHECKING:
     from pyspark import RDD
 
-Floats = NDArray[np.float64]
 
 BLOCK_VALUES = 1 << 24  # stored values of a block, about: 200 MB
 MANY_LABELS = 10  # more are not counted
@@ -45,19 +44,12 @@ class RowBlock:
     @property
     def summary(self) -> Summary:
         labels, first, places = np.unique(self.labels, return_index=True, return_inverse=True)
-        counts, weights = np.bincount(places), np.bincount(places, self.weights)
-        seen = [
-            (float(labels[k]), int(counts[k]), float(weights[k])) for k in np.argsort(first)[:MANY_LABELS]
-        ]
+        columns = labels, np.bincount(places), np.bincount(places, self.weights)
+        seen = zip(*(column[np.argsort(first)[:MANY_LABELS]].tolist() for column in columns), strict=True)
         values = self.rows.values
         mean = float(values.mean()) if len(values) else 0.0
-        return Summary(
-            self.number,
-            self.rows.n_rows,
-            self.rows.n_features,
-            (len(values), mean, float(np.square(values - mean).sum())),
-            tuple(seen),
-        )
+        moments = len(values), mean, float(np.square(values - mean).sum())
+        return Summary(self.number, self.rows.n_rows, self.rows.n_features, moments, tuple(seen))
 
 
 @dataclass(frozen=True)
@@ -67,11 +59,7 @@ class Summary:
     number: int
     n_rows: int = 0
     n_features: int = 0
-    moments: tuple[int, float, float] = (
-        0,
-        0.0,
-        0.0,
-    )  # of the stored values: number, mean, squared deviations
+    moments: tuple[int, float, float] = (0, 0.0, 0.0)  # of values: number, mean, squared deviations
     labels: tuple[tuple[float, int, float], ...] = ()  # (label, rows, weight) in order of appearance
     fault: str = ""
 
@@ -89,21 +77,6 @@ class Fault:
         return Summary(self.number, fault=self.message)
 
 
-def make_block(number: int, rows: Dataset, labels: Floats, weights: Floats) -> RowBlock:
-    """ParameterError says what is wrong with labels or weights."""
-    wrong = labels[~np.isfinite(labels)]
-    if len(wrong):
-        raise ParameterError(f"a label is {_shown(wrong[0])}; every label must be 0 or 1, or -1 or +1")
-    wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
-    if len(wrong):
-        raise ParameterError(f"a row weight is {_shown(wrong[0])}; weights must be finite and at least 0")
-    return RowBlock(number, rows, labels, weights)
-
-
-def _shown(value: float) -> str:
-    return "missing or not a number" if math.isnan(value) else f"{value:g}"
-
-
 def blocks_of_rows(
     partition: int, n_partitions: int, records: Iterable[Any], block_values: int = BLOCK_VALUES
 ) -> Iterator[RowBlock | Fault]:
@@ -112,9 +85,18 @@ def blocks_of_rows(
     numbers: list[tuple[float, float]] = []
     n_values, number = 0, partition
 
+    def refuse(what: str, wrong: Floats, expected: str) -> None:
+        if len(wrong):
+            shown = "missing or not a number" if math.isnan(wrong[0]) else f"{wrong[0]:g}"
+            raise ParameterError(f"a {what} is {shown}; {expected}")
+
     def block() -> RowBlock:
-        label_and_weight = np.array(numbers, dtype=np.float64)
-        return make_block(number, dataset_of(vectors), label_and_weight[:, 0], label_and_weight[:, 1])
+        rows = dataset_of(vectors)
+        labels, weights = np.array(numbers, dtype=np.float64).T.copy()
+        refuse("label", labels[~np.isfinite(labels)], "every label must be 0 or 1, or -1 or +1")
+        wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
+        refuse("row weight", wrong, "weights must be finite and at least 0")
+        return RowBlock(number, rows, labels, weights)
 
     try:
         for vector, label, weight in records:
@@ -142,11 +124,9 @@ def dataset_of(vectors: list[Any]) -> Dataset:
         raise ParameterError(f"rows have {width} features; at most {MAX_FEATURES} are possible")
     if not any(hasattr(vector, "indices") for vector in vectors):
         return Dataset.from_any(np.array([vector.array for vector in vectors]), "features")
-    columns, values = [], []
-    for vector in vectors:
-        sparse = hasattr(vector, "indices")
-        columns.append(vector.indices if sparse else np.arange(width, dtype=np.int32))
-        values.append(vector.values if sparse else vector.array)
+    every = np.arange(width, dtype=np.int32)
+    columns = [getattr(vector, "indices", every) for vector in vectors]
+    values = [vector.values for vector in vectors]
     indptr = np.zeros(len(vectors) + 1, dtype=np.int64)
     np.cumsum([len(part) for part in values], out=indptr[1:])
     stored = np.concatenate(values)
@@ -158,9 +138,10 @@ def dataset_of(vectors: list[Any]) -> Dataset:
 # ---------------------------------------------------------------------------------------- sums over blocks
 
 
-def tree_sum(parts: RDD, n_partitions: int, depth: int) -> Floats:
+def tree_sum(parts: RDD, depth: int) -> Floats:
     """The sum of (number, vector) records, always in the same order: a tree of `depth` levels in which every
     node adds its parts by ascending number. Spark's treeAggregate adds them as they arrive."""
+    n_partitions = parts.getNumPartitions()
     fan_in = max(2, math.ceil(n_partitions ** (1 / depth)))
     parts = parts.mapPartitionsWithIndex(lambda index, some: [(index, added(some))])
     while n_partitions > fan_in + math.ceil(n_partitions / fan_in):
@@ -204,7 +185,7 @@ def task_threads() -> int:
 class Classes:
     """The two classes: the positive one first."""
 
-    labels: NDArray[np.float64]
+    labels: Floats
     weights: tuple[float, float] = (1.0, 1.0)  # of a class, besides those of its rows
 
     def signs(self, block: RowBlock) -> Floats:
@@ -230,23 +211,13 @@ class Whole:
     first_rows: Mapping[int, int] = field(repr=False)  # how many rows stand before a block, by its number
 
 
-@dataclass(frozen=True)
-class Demands:
-    """What the rows must be. A data frame: labels 0 and 1 or -1 and +1, one width. Files: any two labels, the
-    widest row counts."""
-
-    any_labels: bool = False
-    any_width: bool = False
-    more_classes: str = "more classes: pyspark.ml.classification.OneVsRest"
-
-
 def joined(
-    summaries: list[Summary],
-    n_partitions: int,
-    demands: Demands,
-    class_weight: Mapping | None = None,
+    summaries: list[Summary], n_partitions: int, files: bool, class_weight: Mapping | None = None
 ) -> Whole:
-    """ParameterError says why the rows are not a problem of two classes."""
+    """ParameterError says why the rows are not a problem of two classes.
+
+    A data frame has labels 0 and 1 or -1 and +1, and one width; `files` any two labels and any widths.
+    """
     summaries = sorted(
         summaries, key=lambda summary: (summary.number % n_partitions, summary.number // n_partitions)
     )
@@ -257,11 +228,11 @@ def joined(
     if n_rows == 0:
         raise ParameterError("the data have no rows; at least two, of different classes, are needed")
     widths = sorted({summary.n_features for summary in summaries})
-    if len(widths) > 1 and not demands.any_width:
+    if len(widths) > 1 and not files:
         raise ParameterError(f"rows have different numbers of features: {widths[0]} and {widths[-1]}")
     if widths[-1] == 0:
         raise ParameterError("rows have no features")
-    labels, rows, weights = _labels_of(summaries, demands)
+    labels, rows, weights = _labels_of(summaries, files)
     nobody = np.empty(0, dtype=np.int64)  # weights by counts are not asked for here
     factors = tuple(class_weights(class_weight, np.array(labels), nobody).tolist())
     weighted = weights[0] * factors[0], weights[1] * factors[1]
@@ -286,7 +257,7 @@ def joined(
 
 
 def _labels_of(
-    summaries: list[Summary], demands: Demands
+    summaries: list[Summary], files: bool
 ) -> tuple[list[float], tuple[int, int], tuple[float, float]]:
     """The labels, the positive one first, with the numbers and weights of their rows."""
     found: dict[float, tuple[int, list[float]]] = {}
@@ -295,17 +266,20 @@ def _labels_of(
             known, parts = found.get(label, (0, []))
             found[label] = known + count, [*parts, weight]
     labels = list(found)  # in order of appearance
-    if len(labels) == 1 and (demands.any_labels or labels[0] in (-1, 0, 1)):
-        expected = "" if demands.any_labels else ", 0 and 1 or -1 and +1"
+    if len(labels) == 1 and (files or labels[0] in (-1, 0, 1)):
+        expected = "" if files else ", 0 and 1 or -1 and +1"
         raise ParameterError(
             f"all rows have the same label ({labels[0]:g}); two classes are needed{expected}"
         )
     usual = sorted(labels) in ([0, 1], [-1, 1])
-    if not (usual or (demands.any_labels and len(labels) == 2)):
+    if not (usual or (files and len(labels) == 2)):
         shown = show_labels(np.array(sorted(labels)), MANY_LABELS)
-        expected = "there must be two" if demands.any_labels else "must be 0 and 1, or -1 and +1"
-        raise ParameterError(f"labels {expected}, found {shown}; {demands.more_classes}")
-    if not demands.any_labels or sorted(labels) == [-1, 1]:
+        expected = "there must be two" if files else "must be 0 and 1, or -1 and +1"
+        more = "machines of more classes are trained without --spark"
+        if not files:
+            more = "more classes: pyspark.ml.classification.OneVsRest"
+        raise ParameterError(f"labels {expected}, found {shown}; {more}")
+    if not files or sorted(labels) == [-1, 1]:
         labels.sort(reverse=True)
     (n, weights), (n_other, weights_other) = (found[label] for label in labels)
     return labels, (n, n_other), (math.fsum(weights), math.fsum(weights_other))

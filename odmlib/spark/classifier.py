@@ -13,41 +13,26 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pyspark import keyword_only
+from pyspark.ml import util
 from pyspark.ml.classification import ClassificationModel, Classifier
 from pyspark.ml.linalg import DenseVector, Vector, Vectors, VectorUDT
 from pyspark.ml.param import Param, Params, TypeConverters
-from pyspark.ml.param.shared import (
-    HasAggregationDepth,
-    HasFitIntercept,
-    HasMaxIter,
-    HasRegParam,
-    HasSeed,
-    HasThreshold,
-    HasTol,
-    HasWeightCol,
-)
-from pyspark.ml.util import (
-    DefaultParamsReadable,
-    DefaultParamsReader,
-    DefaultParamsWritable,
-    DefaultParamsWriter,
-)
+from pyspark.ml.param import shared as of_spark
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType
 
 from odmlib.errors import ConvergenceWarning, ModelFormatError, ParameterError
-from odmlib.machines.training import convergence_message
-from odmlib.model.functions import Function, LinearFunction
+from odmlib.machines.building import convergence_message
+from odmlib.model.functions import LinearFunction
 from odmlib.model.model import Model
 from odmlib.model.text_format import load_model
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import CONVERGED
-from odmlib.solvers.distributed import MAX_ROUNDS
+from odmlib.solvers.distributed.blocks import TUNING
 from odmlib.spark.blocks import BLOCK_VALUES, blocks_of_rows, dataset_of
 from odmlib.spark.limits import PARTITIONERS, check_options
 from odmlib.spark.training import train_blocks
@@ -56,21 +41,62 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame
 
+NUMBER, WHOLE, NAME = TypeConverters.toFloat, TypeConverters.toInt, TypeConverters.toString
+
+
+def _number_or_name(value: Any) -> float | str:
+    return value if isinstance(value, str) else NUMBER(value)
+
+
+# our own parameters: converter, default (None: not set) and meaning
+OWN_PARAMS: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
+    "C": (NUMBER, 1.0, "weight of one row's loss; or give regParam"),
+    "nu": (NUMBER, 0.5, "weight of deviations above the band relative to below, 0 to 1"),
+    "theta": (NUMBER, 0.2, "half-width of the loss-free band, 0 <= theta < 1"),
+    "bias": (NUMBER, 1.0, "value of the constant feature that carries the intercept (fitIntercept)"),
+    "threshold": (NUMBER, 0.0, "label 1 is predicted where the decision value is larger; any number"),
+    "kernel": (NAME, "linear", "kernel: linear, rbf or poly"),
+    "gamma": (_number_or_name, "scale", "gamma of rbf and poly: a number, 'scale' or 'auto'"),
+    "degree": (WHOLE, 3, "degree of poly"),
+    "coef0": (NUMBER, 0.0, "coef0 of poly"),
+    "approx": (NAME, None, "nystrom: a machine over `rank` landmarks only"),
+    "rank": (WHOLE, None, "landmarks of nystrom"),
+    "partition": (
+        NAME,
+        PARTITIONERS[0],
+        "kernels without approx, how rows go into partitions: " + ", ".join(PARTITIONERS),
+    ),
+    "partitions": (WHOLE, None, "partitions at the first level"),
+    "levels": (WHOLE, None, "merges from the first level to the whole problem"),
+    "stopLevel": (WHOLE, None, "end at this level with the average of its machines"),
+    "landmarks": (WHOLE, None, "rows that strata form around"),
+    "standardization": (
+        TypeConverters.toBoolean,
+        False,
+        "divide the features by their standard deviations before training (linear machines)",
+    ),
+    "maxBlockSizeInMB": (NUMBER, 0.0, "of a block of rows; 0: about 200"),
+    "cacheMB": (NUMBER, 200.0, "cache for kernel rows of one task, in MB"),
+}
+# our defaults of parameters that LinearSVC has as well
+SHARED_DEFAULTS = {
+    "maxIter": TUNING.max_rounds,
+    "regParam": None,
+    "tol": 1e-3,
+    "fitIntercept": True,
+    "aggregationDepth": 2,
+    "seed": 0,
+    "weightCol": None,
+}
+DEFAULTS = SHARED_DEFAULTS | {name: default for name, (_, default, _) in OWN_PARAMS.items()}
+COLUMNS = ("features", "label", "prediction", "rawPrediction")  # the names, and with Col the parameters
+
 # parameters that say how a kernel machine is trained, by the names that odmlib.train has for them
 OPTION_OF = {"stopLevel": "stop_level", "cacheMB": "cache_mb"}
 KERNEL_PARAMS = (
-    "gamma",
-    "degree",
-    "coef0",
-    "approx",
-    "rank",
-    "partition",
-    "partitions",
-    "levels",
-    "stopLevel",
-    "landmarks",
-    "cacheMB",
-)
+    "gamma", "degree", "coef0", "approx", "rank", "partition", "partitions", "levels", "stopLevel",
+    "landmarks", "cacheMB",
+)  # fmt: skip
 
 BYTES_PER_VALUE = 12  # of a block
 MAX_BLOCK_MB = 2000  # what a task gets at once must stay below 2 GB
@@ -78,286 +104,99 @@ MAX_BLOCK_MB = 2000  # what a task gets at once must stay below 2 GB
 MODEL_FOLDER = "odmlib-model"  # inside the directory of a saved model: our model file as Spark's text
 
 
-def _number_or_name(value: Any) -> float | str:
-    return value if isinstance(value, str) else TypeConverters.toFloat(value)
-
-
 class ODMParams(
-    HasMaxIter,
-    HasRegParam,
-    HasTol,
-    HasFitIntercept,
-    HasSeed,
-    HasWeightCol,
-    HasAggregationDepth,
-    HasThreshold,
+    of_spark.HasMaxIter,
+    of_spark.HasRegParam,
+    of_spark.HasTol,
+    of_spark.HasFitIntercept,
+    of_spark.HasSeed,
+    of_spark.HasWeightCol,
+    of_spark.HasAggregationDepth,
+    of_spark.HasThreshold,
 ):
-    """Parameters that the estimator and its model share."""
-
-    C: Param[float] = Param(
-        Params._dummy(), "C", "weight of one row's loss; or give regParam", TypeConverters.toFloat
-    )
-    nu: Param[float] = Param(
-        Params._dummy(),
-        "nu",
-        "weight of deviations above the band relative to below, 0 to 1",
-        TypeConverters.toFloat,
-    )
-    theta: Param[float] = Param(
-        Params._dummy(), "theta", "half-width of the loss-free band, 0 <= theta < 1", TypeConverters.toFloat
-    )
-    bias: Param[float] = Param(
-        Params._dummy(),
-        "bias",
-        "value of the constant feature that carries the intercept (fitIntercept)",
-        TypeConverters.toFloat,
-    )
-    threshold: Param[float] = Param(
-        Params._dummy(),
-        "threshold",
-        "label 1 is predicted where the decision value is larger; any number",
-        TypeConverters.toFloat,
-    )
-
-    kernel: Param[str] = Param(
-        Params._dummy(), "kernel", "kernel: linear, rbf or poly", TypeConverters.toString
-    )
-    gamma: Param[Any] = Param(
-        Params._dummy(), "gamma", "gamma of rbf and poly: a number, 'scale' or 'auto'", _number_or_name
-    )
-    degree: Param[int] = Param(Params._dummy(), "degree", "degree of poly", TypeConverters.toInt)
-    coef0: Param[float] = Param(Params._dummy(), "coef0", "coef0 of poly", TypeConverters.toFloat)
-    approx: Param[str] = Param(
-        Params._dummy(), "approx", "nystrom: a machine over `rank` landmarks only", TypeConverters.toString
-    )
-    rank: Param[int] = Param(Params._dummy(), "rank", "landmarks of nystrom", TypeConverters.toInt)
-    partition: Param[str] = Param(
-        Params._dummy(),
-        "partition",
-        "kernels without approx, how rows go into partitions: " + ", ".join(PARTITIONERS),
-        TypeConverters.toString,
-    )
-    partitions: Param[int] = Param(
-        Params._dummy(), "partitions", "partitions at the first level", TypeConverters.toInt
-    )
-    levels: Param[int] = Param(
-        Params._dummy(), "levels", "merges from the first level to the whole problem", TypeConverters.toInt
-    )
-    stopLevel: Param[int] = Param(
-        Params._dummy(),
-        "stopLevel",
-        "end at this level with the average of its machines",
-        TypeConverters.toInt,
-    )
-    landmarks: Param[int] = Param(
-        Params._dummy(), "landmarks", "rows that strata form around", TypeConverters.toInt
-    )
-    standardization: Param[bool] = Param(
-        Params._dummy(),
-        "standardization",
-        "divide the features by their standard deviations before training (linear machines)",
-        TypeConverters.toBoolean,
-    )
-    maxBlockSizeInMB: Param[float] = Param(
-        Params._dummy(), "maxBlockSizeInMB", "of a block of rows; 0: about 200", TypeConverters.toFloat
-    )
-    cacheMB: Param[float] = Param(
-        Params._dummy(), "cacheMB", "cache for kernel rows of one task, in MB", TypeConverters.toFloat
-    )
+    """Parameters that the estimator and its model share: those of OWN_PARAMS come with a method get..."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._setDefault(
-            kernel="linear",
-            gamma="scale",
-            degree=3,
-            coef0=0.0,
-            partition=PARTITIONERS[0],
-            cacheMB=200.0,
-            standardization=False,
-            maxBlockSizeInMB=0.0,
-            maxIter=MAX_ROUNDS,
-            tol=1e-3,
-            fitIntercept=True,
-            bias=1.0,
-            seed=0,
-            aggregationDepth=2,
-            threshold=0.0,
-            C=1.0,
-            nu=0.5,
-            theta=0.2,
-        )
-
-    def getC(self) -> float:
-        """The value of C."""
-        return self.getOrDefault(self.C)
-
-    def getNu(self) -> float:
-        """The value of nu."""
-        return self.getOrDefault(self.nu)
-
-    def getTheta(self) -> float:
-        """The value of theta."""
-        return self.getOrDefault(self.theta)
-
-    def getBias(self) -> float:
-        """The value of bias."""
-        return self.getOrDefault(self.bias)
-
-    def getKernel(self) -> str:
-        """The value of kernel."""
-        return self.getOrDefault(self.kernel)
+        self._setDefault(**{name: value for name, value in DEFAULTS.items() if value is not None})
 
 
-class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsReadable):
+def _getter(name: str) -> Callable[[Any], Any]:
+    def get(self: Params) -> Any:
+        return self.getOrDefault(name)
+
+    get.__doc__ = f"The value of {name}."
+    return get
+
+
+def _setter(name: str) -> Callable[[Any, Any], Any]:
+    def set_(self: Params, value: Any) -> Any:
+        return self._set(**{name: value})
+
+    set_.__doc__ = f"Set {name}: {getattr(ODMParams, name).doc}"
+    return set_
+
+
+for _name, (_converter, _, _meaning) in OWN_PARAMS.items():
+    setattr(ODMParams, _name, Param(Params._dummy(), _name, _meaning, _converter))
+    setattr(ODMParams, f"get{_name[0].upper()}{_name[1:]}", _getter(_name))
+
+
+class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.DefaultParamsReadable):
     """Optimal margin distribution machine on a DataFrame, trained where its partitions are.
 
     Columns as in LinearSVC: featuresCol (vectors), labelCol (0 and 1, or -1 and +1), weightCol; the model
-    adds rawPredictionCol and predictionCol. Stops at the relative duality gap `tol`, computed over all rows.
+    adds rawPredictionCol and predictionCol. Stops at the relative duality gap `tol`, computed over all rows,
+    or after `maxIter` rounds: steps of Newton's method, of L-BFGS for more than 1000 columns.
     """
 
-    _input_kwargs: dict[str, Any]  # of keyword_only
-
-    @keyword_only
-    def __init__(
-        self,
-        *,
-        featuresCol: str = "features",
-        labelCol: str = "label",
-        predictionCol: str = "prediction",
-        rawPredictionCol: str = "rawPrediction",
-        weightCol: str | None = None,
-        maxIter: int = MAX_ROUNDS,
-        regParam: float | None = None,
-        tol: float = 1e-3,
-        fitIntercept: bool = True,
-        bias: float = 1.0,
-        threshold: float = 0.0,
-        aggregationDepth: int = 2,
-        seed: int = 0,
-        C: float = 1.0,
-        nu: float = 0.5,
-        theta: float = 0.2,
-        kernel: str = "linear",
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        approx: str | None = None,
-        rank: int | None = None,
-        partition: str = PARTITIONERS[0],
-        partitions: int | None = None,
-        levels: int | None = None,
-        stopLevel: int | None = None,
-        landmarks: int | None = None,
-        cacheMB: float = 200.0,
-        standardization: bool = False,
-        maxBlockSizeInMB: float = 0.0,
-    ):
+    def __init__(self, **given: Any):
         super().__init__()
-        self._set(**self._input_kwargs)
+        self.setParams(**given)
 
-    @keyword_only
     def setParams(self, **given: Any) -> ODMClassifier:
         """Set parameters by their names."""
+        for name in given:
+            if not self.hasParam(name):
+                raise TypeError(f"ODMClassifier has no parameter {name!r}")
         return self._set(**given)
-
-    def setMaxIter(self, value: int) -> ODMClassifier:
-        """Rounds at most: steps of Newton's method, of L-BFGS for more than 1000 columns."""
-        return self._set(maxIter=value)
-
-    def setRegParam(self, value: float) -> ODMClassifier:
-        """1 / (C x rows), instead of C."""
-        return self._set(regParam=value)
-
-    def setC(self, value: float) -> ODMClassifier:
-        """Weight of one row's loss."""
-        return self._set(C=value)
-
-    def setNu(self, value: float) -> ODMClassifier:
-        """Weight of deviations above the band relative to below."""
-        return self._set(nu=value)
-
-    def setTheta(self, value: float) -> ODMClassifier:
-        """Half-width of the band."""
-        return self._set(theta=value)
-
-    def setBias(self, value: float) -> ODMClassifier:
-        """Value of the constant feature."""
-        return self._set(bias=value)
-
-    def setTol(self, value: float) -> ODMClassifier:
-        """Relative duality gap at which training stops."""
-        return self._set(tol=value)
-
-    def setFitIntercept(self, value: bool) -> ODMClassifier:
-        """Whether there is an intercept."""
-        return self._set(fitIntercept=value)
-
-    def setThreshold(self, value: float) -> ODMClassifier:
-        """Decision value above which label 1 is predicted."""
-        return self._set(threshold=value)
-
-    def setWeightCol(self, value: str) -> ODMClassifier:
-        """Column of row weights."""
-        return self._set(weightCol=value)
-
-    def setAggregationDepth(self, value: int) -> ODMClassifier:
-        """Levels of the tree in which sums are made."""
-        return self._set(aggregationDepth=value)
-
-    def setSeed(self, value: int) -> ODMClassifier:
-        """Seed of everything random."""
-        return self._set(seed=value)
-
-    def setKernel(self, value: str) -> ODMClassifier:
-        """linear, rbf or poly."""
-        return self._set(kernel=value)
 
     def train_options(self) -> TrainOptions:
         """The parameters as odmlib's own options; ParameterError where one is out of range."""
-        weight: dict[str, Any] = {"C": self.getC()}
-        if self.isSet(self.regParam):
-            if self.isSet(self.C):
+        value, given = self.getOrDefault, self.isSet
+        weight: dict[str, Any] = {"C": value("C")}
+        if given("regParam"):
+            if given("C"):
                 raise ParameterError("C and regParam = 1/(C x rows) say the same thing; give one of them")
-            if not self.getRegParam() > 0:
-                raise ParameterError(f"regParam must be > 0, found {self.getRegParam():g}")
-            weight = {"lambda_": 1 / self.getRegParam()}
-        if not self.getBias() > 0:
-            raise ParameterError(f"bias must be > 0, found {self.getBias():g}; fitIntercept=False for none")
-        if self.getOrDefault(self.aggregationDepth) < 1:
-            raise ParameterError(
-                f"aggregationDepth must be at least 1, found {self.getOrDefault(self.aggregationDepth)}"
-            )
-        bias: float | None = self.getBias() if self.getFitIntercept() else -1.0
-        if not (self.isSet(self.bias) or self.isSet(self.fitIntercept)):
+            if not value("regParam") > 0:
+                raise ParameterError(f"regParam must be > 0, found {value('regParam'):g}")
+            weight = {"lambda_": 1 / value("regParam")}
+        if not value("bias") > 0:
+            raise ParameterError(f"bias must be > 0, found {value('bias'):g}; fitIntercept=False for none")
+        if value("aggregationDepth") < 1:
+            raise ParameterError(f"aggregationDepth must be at least 1, found {value('aggregationDepth')}")
+        bias: float | None = value("bias") if value("fitIntercept") else -1.0
+        if not (given("bias") or given("fitIntercept")):
             bias = None  # as the kernel has it: rbf none
-        linear = self.getKernel() == "linear"
-        kernel = {
-            OPTION_OF.get(name, name): self.getOrDefault(name) for name in KERNEL_PARAMS if self.isSet(name)
-        }
+        linear = value("kernel") == "linear"
         options = TrainOptions(
             machine="sodm",
-            kernel=self.getKernel(),
-            nu=self.getNu(),
-            theta=self.getTheta(),
-            tol=self.getTol(),
-            max_iter=self.getMaxIter() if linear or self.isSet(self.maxIter) else None,
-            seed=self.getSeed(),
+            max_iter=value("maxIter") if linear or given("maxIter") else None,
             bias=bias,
             **weight,
-            **kernel,
+            **{name: value(name) for name in ("kernel", "nu", "theta", "tol", "seed")},
+            **{OPTION_OF.get(name, name): value(name) for name in KERNEL_PARAMS if given(name)},
         )
-        if self.getOrDefault(self.standardization) and not linear:
+        if value("standardization") and not linear:
             raise ParameterError(
                 "standardization is for kernel linear; put a StandardScaler before a kernel machine"
             )
-        if not 0 <= self.getOrDefault(self.maxBlockSizeInMB) <= MAX_BLOCK_MB:
-            found = self.getOrDefault(self.maxBlockSizeInMB)
-            raise ParameterError(f"maxBlockSizeInMB must be from 0 (auto) to {MAX_BLOCK_MB}, found {found:g}")
-        if linear:
-            for name in ("partitions", "gamma", "degree", "coef0"):
-                if self.isSet(name):
-                    raise ParameterError(f"{name} has no meaning with kernel linear")
+        size = value("maxBlockSizeInMB")
+        if not 0 <= size <= MAX_BLOCK_MB:
+            raise ParameterError(f"maxBlockSizeInMB must be from 0 (auto) to {MAX_BLOCK_MB}, found {size:g}")
+        for name in ("partitions", "gamma", "degree", "coef0"):
+            if linear and given(name):
+                raise ParameterError(f"{name} has no meaning with kernel linear")
         check_options(options)
         return options
 
@@ -365,11 +204,11 @@ class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsR
         options = self.train_options()
         records = self._records(dataset)
         n_partitions = records.getNumPartitions()
-        block_values = int(self.getOrDefault(self.maxBlockSizeInMB) * 2**20 / BYTES_PER_VALUE) or BLOCK_VALUES
+        block_values = int(self.getOrDefault("maxBlockSizeInMB") * 2**20 / BYTES_PER_VALUE) or BLOCK_VALUES
         blocks = records.mapPartitionsWithIndex(
             lambda partition, some: blocks_of_rows(partition, n_partitions, some, block_values)
         )
-        standardized = self.getOrDefault(self.standardization)
+        standardized = self.getOrDefault("standardization")
         model = train_blocks(blocks, options, self.getAggregationDepth(), standardize=standardized)
         if model.report["status"] != CONVERGED:
             message = convergence_message(model.report, options.tol).replace("-c", "C")
@@ -389,6 +228,17 @@ class ODMClassifier(Classifier, ODMParams, DefaultParamsWritable, DefaultParamsR
         return dataset.select(*columns).rdd
 
 
+for _name in DEFAULTS:
+    setattr(ODMClassifier, f"set{_name[0].upper()}{_name[1:]}", _setter(_name))
+ODMClassifier.__init__.__signature__ = Signature(  # type: ignore[attr-defined]
+    [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
+    + [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default)
+        for name, default in ({f"{column}Col": column for column in COLUMNS} | DEFAULTS).items()
+    ]
+)
+
+
 def check_column(dataset: DataFrame, name: str, parameter: str, kind: type, expected: str) -> None:
     if name not in dataset.columns:
         known = ", ".join(dataset.columns)
@@ -400,7 +250,9 @@ def check_column(dataset: DataFrame, name: str, parameter: str, kind: type, expe
         )
 
 
-class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritable, DefaultParamsReadable):
+class ODMClassificationModel(
+    ClassificationModel, ODMParams, util.DefaultParamsWritable, util.DefaultParamsReadable
+):
     """What ODMClassifier returns; `odm` is the same machine as an odmlib.Model."""
 
     def __init__(self, odm: Model | None = None):
@@ -446,13 +298,12 @@ class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritab
         """How training went, as of `odm-train --json`."""
         return self._odm.report
 
-    def setThreshold(self, value: float) -> ODMClassificationModel:
-        """Decision value above which label 1 is predicted."""
-        return self._set(threshold=value)
+    setThreshold = _setter("threshold")
 
     def predictRaw(self, value: Vector) -> DenseVector:
         """(-f, f) with the decision value f of one vector."""
-        return raw_of(self._decision_of()(value))
+        decision = self._decision_of()(value)
+        return Vectors.dense([-decision, decision])
 
     def predict(self, value: Vector) -> float:
         """The label of one vector."""
@@ -468,19 +319,20 @@ class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritab
         positive, negative = self._odm.labels.tolist()
         features = F.col(self.getFeaturesCol())
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
+        decision, column = decide, features
         if raw:
-            both = F.udf(lambda vector: raw_of(decide(vector)), VectorUDT(), **without_arrow)
-            dataset = dataset.withColumn(raw, both(features))
-        if prediction and raw:
+
+            def raw_of(vector: Any) -> DenseVector:
+                found = decide(vector)
+                return Vectors.dense([-found, found])
+
+            dataset = dataset.withColumn(raw, F.udf(raw_of, VectorUDT(), **without_arrow)(features))
+            decision, column = (lambda found: found[1]), F.col(raw)
+        if prediction:
             label = F.udf(
-                lambda found: positive if found[1] > threshold else negative, "double", **without_arrow
+                lambda row: positive if decision(row) > threshold else negative, "double", **without_arrow
             )
-            dataset = dataset.withColumn(prediction, label(F.col(raw)))
-        elif prediction:
-            label = F.udf(
-                lambda vector: positive if decide(vector) > threshold else negative, "double", **without_arrow
-            )
-            dataset = dataset.withColumn(prediction, label(features))
+            dataset = dataset.withColumn(prediction, label(column))
         return dataset
 
     def write(self) -> ModelWriter:
@@ -514,39 +366,30 @@ class ODMClassificationModel(ClassificationModel, ODMParams, DefaultParamsWritab
         function, width = self._odm.function, self.numFeatures
         if isinstance(function, LinearFunction):
             weights, intercept = self.coefficients.array, self.intercept
-            return lambda vector: decision_value(vector, weights, intercept)
-        return lambda vector: expansion_value(vector, function, width)
 
+            def score(vector: Any) -> float:
+                sparse = hasattr(vector, "indices")
+                values, own = (vector.values, weights[vector.indices]) if sparse else (vector.array, weights)
+                return float(values @ own) + intercept
+        else:
 
-def raw_of(decision: float) -> DenseVector:
-    return Vectors.dense([-decision, decision])
+            def score(vector: Any) -> float:
+                return float(function.scores(dataset_of([vector]), 1)[0, 0])
 
+        def decide(vector: Any) -> float:
+            if vector is None:
+                raise ParameterError("a row has no features (null)")
+            if len(vector) != width:
+                raise ParameterError(f"a row has {len(vector)} features, the model was trained with {width}")
+            return score(vector)
 
-def expansion_value(vector: Any, function: Function, width: int) -> float:
-    """One row's, of a kernel machine."""
-    check_vector(vector, width)
-    return float(function.scores(dataset_of([vector]), 1)[0, 0])
-
-
-def check_vector(vector: Any, width: int) -> None:
-    if vector is None:
-        raise ParameterError("a row has no features (null)")
-    if len(vector) != width:
-        raise ParameterError(f"a row has {len(vector)} features, the model was trained with {width}")
-
-
-def decision_value(vector: Any, weights: Any, intercept: float) -> float:
-    """One row's, of a linear machine; a vector of another width is an error."""
-    check_vector(vector, len(weights))
-    if hasattr(vector, "indices"):
-        return float(vector.values @ weights[vector.indices]) + intercept
-    return float(vector.array @ weights) + intercept
+        return decide
 
 
 # ---------------------------------------------------------------------------------------- files
 
 
-class ModelWriter(DefaultParamsWriter):
+class ModelWriter(util.DefaultParamsWriter):
     """Parameters as pyspark writes them, and our model file beside."""
 
     instance: ODMClassificationModel
@@ -559,7 +402,7 @@ class ModelWriter(DefaultParamsWriter):
         lines.write.text(os.path.join(path, MODEL_FOLDER))
 
 
-class ModelReader(DefaultParamsReader):
+class ModelReader(util.DefaultParamsReader):
     """Reads what ModelWriter wrote."""
 
     def load(self, path: str) -> ODMClassificationModel:

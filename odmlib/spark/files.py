@@ -16,18 +16,16 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from odmlib.data.dataset import Dataset
+from odmlib.data.dataset import Dataset, sound_rows
 from odmlib.data.files import is_packed, open_input
 from odmlib.data.reading import parse_stream
 from odmlib.errors import DataFormatError, OdmError
-from odmlib.spark import blocks as spark_blocks
-from odmlib.spark.blocks import Fault, RowBlock
+from odmlib.spark.blocks import BLOCK_VALUES, Fault, RowBlock
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 SMALLEST_PIECE, LARGEST_PIECE = 1 << 18, 1 << 25  # bytes
-AHEAD_BYTES = 1 << 16  # read at once while looking for the end of a line
 
 
 class Grammar(NamedTuple):
@@ -43,30 +41,23 @@ class Piece(NamedTuple):
     end: int | None = None  # None: all that is in the file, unpacked
 
 
-def file_blocks(context: SparkContext, path: str, grammar: Grammar) -> RDD:
+def file_blocks(
+    context: SparkContext, path: str, grammar: Grammar, smallest_piece: int = SMALLEST_PIECE
+) -> RDD:
     """An RDD of RowBlock and Fault; OSError or OdmError where there is nothing to read."""
     local = local_path(path)
-    if local is None:
-        return addressed_blocks(context, path, grammar)
-    pieces = cut(local, context.defaultParallelism)
-    n_pieces = len(pieces)
-
-    def read(partition: int, some: Iterable[Piece]) -> Iterator[RowBlock | Fault]:
-        for piece in some:
-            yield from blocks_of_text(partition, n_pieces, [piece], grammar)
-
-    return context.parallelize(pieces, n_pieces).mapPartitionsWithIndex(read)
+    if local is None:  # each file is held in memory while it is parsed
+        return source_blocks(context.binaryFiles(path), grammar)
+    pieces = cut(local, context.defaultParallelism, smallest_piece)
+    return source_blocks(context.parallelize(pieces, len(pieces)), grammar)
 
 
-def addressed_blocks(context: SparkContext, address: str, grammar: Grammar) -> RDD:
-    """Blocks of the files behind an address; each file is held in memory while it is parsed."""
-    files = context.binaryFiles(address)
-    n_partitions = files.getNumPartitions()
-
-    def read(partition: int, some: Iterable[tuple[str, bytes]]) -> Iterator[RowBlock | Fault]:
-        return blocks_of_text(partition, n_partitions, sorted(some), grammar)
-
-    return files.mapPartitionsWithIndex(read)
+def source_blocks(sources: RDD, grammar: Grammar) -> RDD:
+    """Blocks of an RDD of pieces, or of (name, content) of whole files."""
+    n_partitions = sources.getNumPartitions()
+    return sources.mapPartitionsWithIndex(
+        lambda partition, some: blocks_of_text(partition, n_partitions, sorted(some), grammar)
+    )
 
 
 def local_path(path: str) -> str | None:
@@ -77,7 +68,7 @@ def local_path(path: str) -> str | None:
     return unquote(address.path) if address.scheme == "file" else None
 
 
-def cut(path: str, n_cores: int) -> list[Piece]:
+def cut(path: str, n_cores: int, smallest_piece: int = SMALLEST_PIECE) -> list[Piece]:
     """Pieces of a file or of the files of a directory: a few for every core, none too small or too large."""
     paths = [path]
     if os.path.isdir(path):
@@ -90,7 +81,7 @@ def cut(path: str, n_cores: int) -> list[Piece]:
             raise OdmError(f"{path}: no files in this directory")
     paths = [os.path.abspath(one) for one in paths]
     total = sum(os.stat(one).st_size for one in paths)
-    size = min(LARGEST_PIECE, max(SMALLEST_PIECE, total // (2 * n_cores)))
+    size = min(LARGEST_PIECE, max(smallest_piece, total // (2 * n_cores)))
     pieces: list[Piece] = []
     for one in paths:
         with open(one, "rb") as stream:
@@ -106,7 +97,11 @@ def cut(path: str, n_cores: int) -> list[Piece]:
 
 
 def blocks_of_text(
-    partition: int, n_partitions: int, sources: Iterable[Piece | tuple[str, bytes]], grammar: Grammar
+    partition: int,
+    n_partitions: int,
+    sources: Iterable[Piece | tuple[str, bytes]],
+    grammar: Grammar,
+    block_values: int = BLOCK_VALUES,
 ) -> Iterator[RowBlock | Fault]:
     """Blocks of one partition; a fault of the text ends it."""
     number = partition
@@ -120,16 +115,16 @@ def blocks_of_text(
             reason = f"{error.strerror or error} (every machine must see the file under this path)"
             yield Fault(number, f"{source[0]}: {reason}")
             return
-        for some in row_ranges(rows):
+        for some in row_ranges(rows, block_values):
             yield RowBlock(number, rows.take(some), labels[some], np.ones(len(some)))
             number += n_partitions
 
 
-def row_ranges(rows: Dataset) -> Iterator[np.ndarray]:
-    """The rows in ranges of about BLOCK_VALUES stored values."""
+def row_ranges(rows: Dataset, block_values: int) -> Iterator[np.ndarray]:
+    """The rows in ranges of about so many stored values."""
     begin = 0
     while begin < rows.n_rows:
-        wanted = rows.indptr[begin] + spark_blocks.BLOCK_VALUES
+        wanted = rows.indptr[begin] + block_values
         end = max(begin + 1, int(np.searchsorted(rows.indptr, wanted, side="right")) - 1)
         yield np.arange(begin, min(end, rows.n_rows))
         begin = end
@@ -137,21 +132,19 @@ def row_ranges(rows: Dataset) -> Iterator[np.ndarray]:
 
 def read_piece(source: Piece | tuple[str, bytes], grammar: Grammar) -> tuple[Dataset, np.ndarray]:
     """Rows and labels; DataFormatError has the place in the whole file."""
-    if not isinstance(source, Piece):
-        with open_input(source[1]) as stream:
-            return _parse(stream, source[0], grammar, whole=True)
-    path, begin, end = source
+    path, begin, end = source if isinstance(source, Piece) else Piece(source[0])
     if end is None:
-        with open_input(path) as stream:
+        with open_input(path if isinstance(source, Piece) else source[1]) as stream:
             return _parse(stream, path, grammar, whole=True)
-    with open(path, "rb", buffering=0) as file:
-        try:
-            return _parse(Lines(file, begin, end), path, grammar, whole=begin == 0)
-        except DataFormatError as error:
-            if not error.line:
-                raise
-            before = _count_lines(path, Lines(file, begin, end).first)
-            raise DataFormatError(error.message, path, error.line + before, error.column) from None
+    with open(path, "rb") as file:
+        first, text = lines_of(file, begin, end)
+    try:
+        return _parse(io.BytesIO(text), path, grammar, whole=begin == 0)
+    except DataFormatError as error:
+        if not error.line:
+            raise
+        before = _count_lines(path, first)
+        raise DataFormatError(error.message, path, error.line + before, error.column) from None
 
 
 def _parse(stream: Any, name: str, grammar: Grammar, whole: bool) -> tuple[Dataset, np.ndarray]:
@@ -160,7 +153,7 @@ def _parse(stream: Any, name: str, grammar: Grammar, whole: bool) -> tuple[Datas
     indptr, indices, values, labels, width = parse_stream(
         stream, name, features=features, zero_based=zero_based, threads=1, whole_file=whole, may_be_empty=True
     )
-    return Dataset(indptr, indices, values, width), labels
+    return sound_rows(indptr, indices, values, width), labels
 
 
 def _count_lines(path: str, end: int) -> int:
@@ -172,49 +165,14 @@ def _count_lines(path: str, end: int) -> int:
     return count
 
 
-class Lines(io.RawIOBase):
-    """The lines of a file that begin in [begin, end), as a stream."""
-
-    def __init__(self, file: IO[bytes], begin: int, end: int):
-        self._file, self._end = file, end
-        self._ended = False  # whether the last line has been read
-        self.first = begin  # where the first line begins
-        if begin > 0:
-            file.seek(begin - 1)
-            self.first = begin - 1 + self._after_line_end()
-        self._at = self.first
-        self._ended = self.first >= end
-        file.seek(self.first)
-
-    def _after_line_end(self) -> int:
-        """How many bytes from here to behind the next line end, or to the end of the file."""
-        passed = 0
-        while some := self._file.read(AHEAD_BYTES):
-            place = some.find(b"\n")
-            if place >= 0:
-                return passed + place + 1
-            passed += len(some)
-        return passed
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if self._ended:
-            return 0
-        wanted = len(buffer)
-        if self._at < self._end:
-            wanted = min(wanted, self._end - self._at)
-        some = self._file.read(wanted)
-        if not some:
-            self._ended = True
-            return 0
-        if self._at >= self._end:  # the rest of a line that began before
-            place = some.find(b"\n")
-            if place >= 0:
-                some, self._ended = some[: place + 1], True
-        elif self._at + len(some) == self._end and some.endswith(b"\n"):
-            self._ended = True
-        self._at += len(some)
-        buffer[: len(some)] = some
-        return len(some)
+def lines_of(file: IO[bytes], begin: int, end: int) -> tuple[int, bytes]:
+    """Where the first line begins that does so in [begin, end), and the text of all that do."""
+    first = begin
+    if begin > 0:
+        file.seek(begin - 1)
+        first += len(file.readline()) - 1
+        if first >= end:
+            return first, b""
+    file.seek(first)
+    text = file.read(end - first)
+    return first, text if text.endswith(b"\n") else text + file.readline()

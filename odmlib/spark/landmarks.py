@@ -1,4 +1,4 @@
-"""Landmarks among rows on a cluster, and Nystrom features over them (solvers/nystrom.py).
+"""Landmarks among rows on a cluster, and Nystrom features over them (solvers/distributed/landmarks.py).
 
 The rows to search (all, or some thousand drawn at random: the same that one machine would draw) come together
 in one task, which returns the landmarks. Features are computed where the rows are. So only the landmarks,
@@ -11,20 +11,22 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats, Places
 from odmlib.data.dataset import Dataset, dense_rows, stacked
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
-from odmlib.solvers.landmarks import choose_landmarks
-from odmlib.solvers.nystrom import features_over, rows_to_search
-from odmlib.spark import blocks as spark_blocks
-from odmlib.spark.blocks import RowBlock, Whole, task_threads
+from odmlib.solvers.distributed.landmarks import (
+    TUNING,
+    NystromTuning,
+    choose_landmarks,
+    features_over,
+    rows_to_search,
+)
+from odmlib.spark.blocks import BLOCK_VALUES, RowBlock, Whole, task_threads
 
 if TYPE_CHECKING:
     from pyspark import RDD
-
-Floats = NDArray[np.float64]
 
 
 class Found(NamedTuple):
@@ -34,9 +36,11 @@ class Found(NamedTuple):
     factor: Floats
 
 
-def find_landmarks(blocks: RDD, whole: Whole, formula: KernelFormula, count: int, seed: int) -> Found:
+def find_landmarks(
+    blocks: RDD, whole: Whole, formula: KernelFormula, count: int, seed: int, tuning: NystromTuning = TUNING
+) -> Found:
     """At most `count`; fewer where the rest lies in their span."""
-    searched = rows_to_search(whole.n_rows, count, seed)
+    searched = rows_to_search(whole.n_rows, count, seed, tuning)
     first_rows = whole.first_rows
     sent = blocks.context.broadcast(searched)
 
@@ -64,7 +68,7 @@ def feature_blocks(blocks: RDD, found: Found, formula: KernelFormula) -> RDD:
         landmarks, factor = sent.value
         number = partition
         for block in some:
-            step = max(1, spark_blocks.BLOCK_VALUES // max(1, landmarks.n_rows))
+            step = max(1, BLOCK_VALUES // max(1, landmarks.n_rows))
             for begin in range(0, block.rows.n_rows, step):
                 rows = np.arange(begin, min(begin + step, block.rows.n_rows))
                 values, diagonal = features_over(
@@ -78,7 +82,7 @@ def feature_blocks(blocks: RDD, found: Found, formula: KernelFormula) -> RDD:
     return blocks.mapPartitionsWithIndex(features)
 
 
-def nearest_landmarks(found: Found, rows: Dataset, formula: KernelFormula, threads: int) -> NDArray[np.int64]:
+def nearest_landmarks(found: Found, rows: Dataset, formula: KernelFormula, threads: int) -> Places:
     """For every row the landmark nearest to it in feature space, the first one of several."""
     kernel = Kernel(formula, stacked([found.rows, rows]), threads)
     count = found.rows.n_rows

@@ -1,10 +1,10 @@
-"""Kernel machines on a cluster by partitions that are merged level by level: machines/levels.py with the
-parts in tasks (spec/sodm.md sections 5 and 7).
+"""Kernel machines on a cluster by partitions that are merged level by level.
 
-Rows are dealt to p^L parts (solvers/partitions.py): blocks count their keys, the driver adds the counts up to
-where each block's rows of a key begin in the deal, and a shuffle brings the parts together. A part is solved
-in one task; only rows with a dual that is not 0 go on to the next level, where p parts are one. Duals are in
-the terms of the whole problem throughout.
+This is solvers/distributed/levels.py with the parts in tasks (docs/internals/mathematics.md, SODM). Rows are
+dealt to p^L parts (solvers/distributed/partitions.py): blocks count their keys, the driver adds the counts up
+to where each block's rows of a key begin in the deal, and a shuffle brings the parts together. A part is
+solved in one task; only rows with a dual that is not 0 go on to the next level, where p parts are one.
+Duals are in the terms of the whole problem throughout.
 
 A look at all rows: the support vectors, which are the model, go to every block, which computes its rows'
 margins and its part of the objective and of the gap. Level 0 is rounds: rows that have a part in the
@@ -15,20 +15,19 @@ the gap on all rows is small enough. So that one task needs room for those rows,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Floats, Places
 from odmlib.data.dataset import Dataset, stacked
 from odmlib.kernels.cache import bytes_for_all
 from odmlib.kernels.expansion import kernel_scores
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.sums import slopes_and_curvatures, value_and_gap
-from odmlib.machines.levels import ACTIVE_TOL, LOCAL_ITERATIONS, LOCAL_TOL, MAX_ROUNDS, ROUND_GAIN
 from odmlib.machines.sodm import Sodm
 from odmlib.solvers.control import (
     CONVERGED,
@@ -39,20 +38,26 @@ from odmlib.solvers.control import (
     TIME_LIMIT,
     Control,
     Progress,
+    Resources,
     SolverResult,
+    WarmStart,
     relative_gap,
 )
-from odmlib.solvers.partitions import MAX_LANDMARKS, ROWS_PER_LANDMARK, Plan, check_stop_level, make_plan
-from odmlib.solvers.working_set import float32_is_too_coarse, solve_working_set
+from odmlib.solvers.distributed.levels import TUNING, level_record
+from odmlib.solvers.distributed.partitions import TUNING as PARTITIONS
+from odmlib.solvers.distributed.partitions import Plan, check_stop_level, make_plan
+from odmlib.solvers.kernel.precision import margins_need_float64
+from odmlib.solvers.kernel.working_set import solve_working_set
+from odmlib.solvers.problem import KernelProblem
 from odmlib.spark.blocks import RowBlock, Whole, storage_level, task_threads
-from odmlib.spark.landmarks import Found, find_landmarks, nearest_landmarks
+from odmlib.spark.landmarks import find_landmarks, nearest_landmarks
 from odmlib.spark.margins import MarginPart, margin_part
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
+
+PART_COLUMNS = ("places", "signs", "costs", "duals")
 
 
 @dataclass(frozen=True)
@@ -68,28 +73,16 @@ class Part:
     weight: float
 
     def take(self, some: Places) -> Part:
-        return replace(
-            self,
-            places=self.places[some],
-            rows=self.rows.take(some),
-            signs=self.signs[some],
-            costs=self.costs[some],
-            duals=self.duals[some],
-        )
+        columns = {name: getattr(self, name)[some] for name in PART_COLUMNS}
+        return replace(self, rows=self.rows.take(some), **columns)
 
 
 def merged(number: int, parts: Iterable[Part]) -> Part:
     """One part of several, its rows by ascending place: no other order of arrival is seen."""
     some = list(parts)
-    whole = Part(
-        number,
-        np.concatenate([part.places for part in some]),
-        stacked([part.rows for part in some]),
-        np.concatenate([part.signs for part in some]),
-        np.concatenate([part.costs for part in some]),
-        np.concatenate([part.duals for part in some]),
-        math.fsum(part.weight for part in some),
-    )
+    columns = {name: np.concatenate([getattr(part, name) for part in some]) for name in PART_COLUMNS}
+    weight = math.fsum(part.weight for part in some)
+    whole = Part(number=number, rows=stacked([part.rows for part in some]), weight=weight, **columns)
     return whole.take(np.argsort(whole.places))
 
 
@@ -115,7 +108,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ClusterProblem:
     """What tasks need to know of the whole problem."""
 
     machine: Sodm
@@ -131,21 +124,15 @@ class Problem:
             return part, Solved(0, 0, 0, 0.0, CONVERGED)
         kernel = Kernel(self.formula, part.rows, threads)
         costs = part.costs / share
+        float64 = margins_need_float64(kernel, costs)
+        cache_bytes = min(options.cache_bytes, bytes_for_all(len(costs), float64))
         result = solve_working_set(
-            kernel,
-            part.signs,
-            costs,
-            self.machine.loss(),
+            KernelProblem(kernel, part.signs, costs, self.machine.loss()),
             Control(tol, max_iter, seconds),
-            cache_bytes=min(
-                options.cache_bytes, bytes_for_all(len(costs), float32_is_too_coarse(kernel, costs))
-            ),
+            Resources(threads, cache_bytes, seed=options.seed),
+            WarmStart(duals=part.duals / share),
             shrinking=options.shrinking,
-            threads=threads,
-            seed=options.seed,
-            start=part.duals / share,
         )
-        assert result.duals is not None
         kept = np.flatnonzero(result.duals)
         told = Solved(len(costs), len(kept), result.iterations, result.gap, result.status)
         return replace(part, duals=share * result.duals).take(kept), told
@@ -164,29 +151,22 @@ class Problem:
             float(weights.sum()),
         )
 
-    def margins(self, part: Part, vectors: Part) -> Floats:
+    def under(self, vectors: Part, block: RowBlock) -> tuple[Part, Floats]:
+        """All rows of a block with their duals, and their margins; `vectors` ascend by place."""
+        part = self.part_of(block)
+        if not len(vectors.places):
+            return part, np.zeros(len(part.places))
+        at = np.minimum(np.searchsorted(vectors.places, part.places), len(vectors.places) - 1)
+        duals = np.where(vectors.places[at] == part.places, vectors.duals[at], 0.0)
         coefficients = vectors.signs * vectors.duals
-        if not len(coefficients):
-            return np.zeros(len(part.signs))
-        return part.signs * kernel_scores(self.formula, vectors.rows, coefficients, part.rows, task_threads())
-
-    def with_duals(self, part: Part, vectors: Part) -> Part:
-        """`vectors` ascend by place."""
-        at = np.searchsorted(vectors.places, part.places)
-        at[at == len(vectors.places)] = 0
-        known = vectors.places[at] == part.places if len(vectors.places) else np.zeros(len(at), dtype=bool)
-        return replace(part, duals=np.where(known, vectors.duals[at] if len(vectors.places) else 0.0, 0.0))
+        scores = kernel_scores(self.formula, vectors.rows, coefficients, part.rows, task_threads())
+        return replace(part, duals=duals), part.signs * scores
 
 
-def solve_levels(
-    blocks: RDD, machine: Sodm, formula: KernelFormula, whole: Whole, control: Control
-) -> tuple[SolverResult, Part, list[MarginPart]]:
-    """The result with its `levels`, the support vectors, and the margins of all rows."""
-    return _Run(blocks, Problem(machine, formula, whole), control).solve()
+class LevelRun:
+    """One training by levels."""
 
-
-class _Run:
-    def __init__(self, blocks: RDD, problem: Problem, control: Control):
+    def __init__(self, blocks: RDD, problem: ClusterProblem, control: Control):
         self.blocks, self.problem, self.control = blocks, problem, control
         self.options = problem.machine.options
         self.cascade = self.options.partition == "cascade"
@@ -195,54 +175,43 @@ class _Run:
         self.iterations = 0
 
     def solve(self) -> tuple[SolverResult, Part, list[MarginPart]]:
+        """The result with its `levels`, the support vectors, and the margins of all rows."""
         whole, options = self.problem.whole, self.options
         plan = make_plan(whole.n_rows, min(whole.class_rows), options.partitions, options.levels)
         stop_level = options.stop_level or 0
         check_stop_level(stop_level, plan)
         exact = stop_level == 0 and not (self.cascade and plan.levels)
-        first_group_level = stop_level if stop_level or not exact else 1
         vectors, n_landmarks = self._nothing(), 0
         if plan.levels:
-            vectors, n_landmarks = self._solve_groups(plan, first_group_level)
+            vectors, n_landmarks = self._solve_groups(plan, stop_level or int(exact))
         look = self._look(vectors)
         if exact:
             began = self.control.seconds()
             look, status = self._solve_whole(look)
-            self.levels.append(
-                {
-                    "level": 0,
-                    "partitions": 1,
-                    "rows": whole.n_rows,
-                    "support_vectors": len(look.vectors.places),
-                    "iterations": self.iterations,
-                    "gap": relative_gap(look.primal, look.gap),
-                    "seconds": self.control.seconds() - began,
-                }
-            )
+            n_support, seconds = len(look.vectors.places), self.control.seconds() - began
+            gap = relative_gap(look.primal, look.gap)
+            solved = Solved(whole.n_rows, n_support, self.iterations, gap, status)
+            self.levels.append(level_record(0, 1, whole.n_rows, n_support, [solved], seconds))
         else:
             stopped = self.control.step(self.iterations, look.primal, look.gap, 0)
             status = EARLY if stopped == MAX_ITER else stopped or EARLY
-        self.levels[-1]["full_gap"] = gap = relative_gap(look.primal, look.gap)
-        result = SolverResult(
+        result = SolverResult.at(
             status,
             look.primal,
-            look.primal - look.gap,
-            gap,
+            look.gap,
             self.iterations,
             "levels+working-set" if plan.levels else "working-set",
-            details={
-                "levels": self.levels,
-                "landmarks": n_landmarks,
-                "support_vectors": len(look.vectors.places),
-            },
+            details={"landmarks": n_landmarks, "support_vectors": len(look.vectors.places)},
+            levels=self.levels,
         )
+        self.levels[-1]["full_gap"] = result.gap
         return result, look.vectors, look.margins
 
     # ------------------------------------------------------------------------------------ levels above 0
 
     def _solve_groups(self, plan: Plan, last: int) -> tuple[Part, int]:
-        dealt, n_landmarks = self._deal(plan)
-        parts, solved = dealt, None
+        parts, n_landmarks = self.deal(plan)
+        solved = None
         for level in range(plan.levels, last - 1, -1):
             previous = solved
             solved = self._solve_level(parts, plan.partitions(level), level)
@@ -256,21 +225,27 @@ class _Run:
         solved.unpersist()
         return merged(0, vectors), n_landmarks
 
-    def _deal(self, plan: Plan) -> tuple[RDD, int]:
+    def deal(self, plan: Plan) -> tuple[RDD, int]:
         """An RDD of Part, the piece of every block for every part of the first level."""
         problem, options = self.problem, self.options
         found = None
         if options.partition.startswith("stratified"):
-            n = problem.whole.n_rows
-            count = options.landmarks or min(MAX_LANDMARKS, max(1, n // ROWS_PER_LANDMARK))
-            found = find_landmarks(self.blocks, problem.whole, problem.formula, min(count, n), options.seed)
+            count = PARTITIONS.landmarks(problem.whole.n_rows, options.landmarks or None)
+            found = find_landmarks(self.blocks, problem.whole, problem.formula, count, options.seed)
         n_landmarks = 0 if found is None else found.rows.n_rows
         by_class = options.partition in ("stratified-class", "class")
         n_keys = max(1, n_landmarks) * (2 if by_class else 1)
-        keys = partial_keys(problem, found, by_class)
+
+        def keys(block: RowBlock) -> Places:
+            """By which a block's rows are dealt: class, then nearest landmark."""
+            strata = np.zeros(block.rows.n_rows, dtype=np.int64)
+            if found is not None:
+                strata = nearest_landmarks(found, block.rows, problem.formula, task_threads())
+            positive = problem.whole.classes.signs(block) > 0
+            return strata + (max(1, n_landmarks) * positive if by_class else 0)
+
         counted = self.blocks.map(lambda block: (block.number, np.bincount(keys(block), minlength=n_keys)))
-        counts = dict(counted.collect())
-        starts = first_positions(counts, problem.whole.first_rows)
+        starts = first_positions(dict(counted.collect()), problem.whole.first_rows)
         n_parts, seed = plan.partitions(plan.levels), options.seed
 
         def pieces(block: RowBlock) -> Iterator[Part]:
@@ -287,8 +262,8 @@ class _Run:
         """A cached RDD of (Part, Solved)."""
         problem, total, control = self.problem, self.total, self.control
         began = control.seconds()
-        tol = max(LOCAL_TOL, control.tol)
-        limit = LOCAL_ITERATIONS if control.max_iter is None else min(LOCAL_ITERATIONS, control.max_iter)
+        tol = max(TUNING.local_tol, control.tol)
+        limit = min(n for n in (TUNING.local_iterations, control.max_iter) if n is not None)
         seconds = self._seconds_left()
 
         def solve(pair: tuple[int, Iterable[Part]]) -> tuple[Part, Solved]:
@@ -298,19 +273,11 @@ class _Run:
         grouped = parts.map(lambda part: (part.number % n_parts, part)).groupByKey(n_parts, int)
         solved = grouped.map(solve).persist(storage_level())
         told = solved.map(lambda pair: pair[1]).collect()
-        self.levels.append(
-            {
-                "level": level,
-                "partitions": n_parts,
-                "rows": sum(one.rows for one in told),
-                "support_vectors": sum(one.support_vectors for one in told),
-                "iterations": max((one.iterations for one in told), default=0),
-                "gap": max((one.gap for one in told), default=0.0),
-                "unfinished": sum(one.status != CONVERGED for one in told),
-                "seconds": control.seconds() - began,
-            }
-        )
-        self._tell(f"level {level}")
+        counts = n_parts, sum(one.rows for one in told), sum(one.support_vectors for one in told)
+        self.levels.append(level_record(level, *counts, told, control.seconds() - began))
+        if control.callback is not None:
+            stage = f"level {level}"
+            control.callback(Progress(self.iterations, math.inf, math.inf, control.seconds(), stage=stage))
         return solved
 
     # ------------------------------------------------------------------------------------ all rows
@@ -320,8 +287,7 @@ class _Run:
         sent = self.blocks.context.broadcast(vectors)
 
         def part(block: RowBlock) -> tuple[int, tuple[float, float, float, MarginPart]]:
-            rows = problem.with_duals(problem.part_of(block), sent.value)
-            margins = problem.margins(rows, sent.value)
+            rows, margins = problem.under(sent.value, block)
             loss = problem.machine.loss()
             losses, gap = value_and_gap(loss, rows.duals, margins, rows.costs, task_threads())
             norm = float(rows.duals @ margins)
@@ -329,14 +295,14 @@ class _Run:
 
         found = [one for _, one in sorted(self.blocks.map(part).collect(), key=lambda one: one[0])]
         sent.unpersist()
-        sums = [(one[0], one[1], one[2]) for one in found]
-        losses, gaps, norms = (math.fsum(column) for column in zip(*sums, strict=True))
-        return Look(vectors, 0.5 * norms + losses, max(0.0, gaps), [one[3] for one in found])
+        losses, gaps, norms, margins = zip(*found, strict=True)
+        primal = 0.5 * math.fsum(norms) + math.fsum(losses)
+        return Look(vectors, primal, max(0.0, math.fsum(gaps)), list(margins))
 
     def _solve_whole(self, look: Look) -> tuple[Look, str]:
         """Level 0; a status."""
         control = self.control
-        for _ in range(MAX_ROUNDS):
+        for _ in range(TUNING.max_rounds):
             status = control.step(self.iterations, look.primal, look.gap, 10**9)
             if status is not None:
                 return look, status
@@ -352,14 +318,13 @@ class _Run:
     def _solve_active(self, look: Look) -> tuple[Part, Solved]:
         """Solve, in one task, the rows that have a part in the solution or should have one."""
         problem, control = self.problem, self.control
-        tol = max(ACTIVE_TOL * control.tol, ROUND_GAIN * relative_gap(look.primal, look.gap))
-        left = None if control.max_iter is None else max(1, control.max_iter - self.iterations)
+        tol = max(TUNING.active_tol * control.tol, TUNING.round_gain * relative_gap(look.primal, look.gap))
+        left = control.left(self.iterations, least=1)
         seconds = self._seconds_left()
         sent = self.blocks.context.broadcast(look.vectors)
 
         def active(block: RowBlock) -> tuple[int, Part]:
-            rows = problem.with_duals(problem.part_of(block), sent.value)
-            margins = problem.margins(rows, sent.value)
+            rows, margins = problem.under(sent.value, block)
             slopes = slopes_and_curvatures(problem.machine.loss(), margins, rows.costs, task_threads())[1]
             return 0, rows.take(np.flatnonzero((rows.duals != 0) | (slopes != 0)))
 
@@ -378,26 +343,6 @@ class _Run:
     def _seconds_left(self) -> float | None:
         limit = self.control.time_limit
         return None if limit is None else max(1e-3, limit - self.control.seconds())
-
-    def _tell(self, stage: str) -> None:
-        if self.control.callback is not None:
-            self.control.callback(
-                Progress(self.iterations, math.inf, math.inf, self.control.seconds(), stage=stage)
-            )
-
-
-def partial_keys(problem: Problem, found: Found | None, by_class: bool) -> Callable[[RowBlock], Places]:
-    """The key by which a block's rows are dealt: class, then nearest landmark."""
-
-    def keys(block: RowBlock) -> Places:
-        strata, n_landmarks = np.zeros(block.rows.n_rows, dtype=np.int64), 1
-        if found is not None:
-            strata = nearest_landmarks(found, block.rows, problem.formula, task_threads())
-            n_landmarks = found.rows.n_rows
-        positive = problem.whole.classes.signs(block) > 0
-        return strata + (n_landmarks * positive if by_class else 0)
-
-    return keys
 
 
 def first_positions(counts: dict[int, Places], first_rows: Any) -> dict[int, Places]:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from odmlib.cli import common, progress
-from odmlib.cli.common import ProgressLine, UsageError, one_line, run_tool, say, warn
-from odmlib.cli.parser import Finished
+from odmlib.cli import common
+from odmlib.cli.common import one_line, run_tool, say, warn
+from odmlib.cli.parser import Finished, UsageError
+from odmlib.cli.progress import ProgressLine
 from odmlib.errors import DataFormatError, ParameterError
 from odmlib.solvers.control import Progress
 
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def failing(error):
-    def body():
+    def body(argv):
         raise error
 
     return body
@@ -58,8 +59,8 @@ def test_errors_become_one_line(error, code, message, capsys, monkeypatch):
 
 
 def test_success_help_and_broken_pipe_are_quiet(capsys):
-    assert run_tool("odm-demo", lambda: 0) == 0
-    assert run_tool("odm-demo", lambda: 1) == 1
+    assert run_tool("odm-demo", lambda argv: 0) == 0
+    assert run_tool("odm-demo", lambda argv: 1) == 1
     assert run_tool("odm-demo", failing(Finished())) == 0
     assert run_tool("odm-demo", failing(BrokenPipeError(32, "Broken pipe"))) == 0
     assert capsys.readouterr() == ("", "")
@@ -80,14 +81,14 @@ def test_what_is_no_error_of_the_tool_goes_on():
 
 def test_signal_handlers_are_put_back():
     before = signal.getsignal(signal.SIGTERM)
-    run_tool("odm-demo", lambda: 0)
+    run_tool("odm-demo", lambda argv: 0)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_termination_is_an_exception_on_the_way_out(capsys):
     cleaned = []
 
-    def body():
+    def body(argv):
         try:
             signal.raise_signal(signal.SIGTERM)
             return 0
@@ -102,7 +103,7 @@ def test_an_ignored_signal_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does
     try:
 
-        def body():
+        def body(argv):
             signal.raise_signal(signal.SIGHUP)
             return 0
 
@@ -133,7 +134,7 @@ def run_script(script, **options):
 
 
 WRITER = """
-    def body():
+    def body(argv):
         print("x" * 100)  # stays in the buffer until the end
         return 0
     sys.exit(run_tool("odm-demo", body))
@@ -157,7 +158,7 @@ def test_reader_gone():
 
 
 def test_no_stdout_at_all():
-    done = run_script("sys.stdout = None\nsys.exit(run_tool('odm-demo', lambda: 0))")
+    done = run_script("sys.stdout = None\nsys.exit(run_tool('odm-demo', lambda argv: 0))")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -171,11 +172,10 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_line_rewrites_one_line(monkeypatch):
+def test_progress_line_rewrites_one_line():
     clock = iter([1.0, 1.01, 2.0, 3.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     terminal = Terminal()
-    with ProgressLine(terminal) as line:
+    with ProgressLine(terminal, lambda: next(clock)) as line:
         line(Progress(1000, 12.3456789, 0.5, 0.01))
         line(Progress(1001, 12.3, 0.4, 0.02))  # too soon
         line(Progress(9, 1.0, float("inf"), 1.0))
@@ -208,3 +208,22 @@ def test_progress_line_survives_a_terminal_that_goes_away():
 
     with ProgressLine(Gone()) as line:
         line(Progress(1, 1.0, 1.0, 1.0))
+
+
+def test_an_interrupt_inside_of_executed_text_ends_with_the_tools_exit_code(tmp_path):
+    """Classes made by dataclass are executed text. `python -m` kills itself where Ctrl-C came there."""
+    script = """
+        import sys
+        from odmlib.cli.common import run_tool
+
+        def run(argv):
+            exec("raise KeyboardInterrupt")
+
+        sys.exit(run_tool("odm-demo", run))
+        """
+    (tmp_path / "demo_tool.py").write_text(textwrap.dedent(script))
+    paths = [str(tmp_path), str(Path(common.__file__).parents[2])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    words = [sys.executable, "-m", "demo_tool"]
+    result = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert (result.returncode, result.stderr) == (130, "odm-demo: interrupted\n")

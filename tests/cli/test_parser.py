@@ -5,19 +5,21 @@ from __future__ import annotations
 import pytest
 
 from odmlib._version import __version__
-from odmlib.cli.parser import Finished, ToolParser, UsageError, number, positive_whole_number, whole_number
+from odmlib.cli.parser import Finished, ToolParser, UsageError, number, positive_whole_number
+from odmlib.values import read_whole
 
 
 def make_parser() -> ToolParser:
-    parser = ToolParser("odm-demo", "A tool for the tests.", help_flags=("--help",))
-    parser.option("-l", "--lower", type=number, default=-1.0, metavar="L", help="lower end")
-    parser.option("-y", "--target", words=2, type=number, metavar="LOWER UPPER", help="two numbers")
-    parser.option("-w", "--weight", words=2, repeat=True, metavar="LABEL WEIGHT", help="weight of a class")
-    parser.option("-s", "--save", metavar="FILE", help="where to save", group="files")
-    parser.option("-j", "--threads", type=positive_whole_number, help="threads")
-    parser.option("-v", type=whole_number, help="folds")
-    parser.option("-h", choices=("0", "1"), default="1", alone="--help", help="shrinking")
-    parser.switch("-q", "--quiet", help="quiet")
+    usage = "[options] data [model]"
+    parser = ToolParser("odm-demo", usage, "A tool for the tests.", help_flags="--help")
+    parser.option("-l --lower L", "lower end", type=number, default=-1.0)
+    parser.option("-y --target LOWER UPPER", "two numbers", type=number)
+    parser.option("-w --weight LABEL WEIGHT", "weight of a class", action="append")
+    parser.option("-s --save FILE", "where to save", group="files")
+    parser.option("-j --threads N", "threads", type=positive_whole_number)
+    parser.option("-v N", "folds", type=read_whole)
+    parser.option("-h 0|1", "shrinking", choices=("0", "1"), default="1", alone="--help")
+    parser.option("-q --quiet", "quiet")
     parser.add_argument("data")
     parser.add_argument("model", nargs="?")
     return parser

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from odmlib.cli.predict import output_lines
+from odmlib.data.reading import read_dataset
 from odmlib.model.text_format import load_model
 from tests.model.examples import make_model
 
@@ -149,14 +151,14 @@ def test_inputs_are_never_replaced(tools):
     load_model("linear")
 
 
-def test_many_rows_in_blocks(tools, monkeypatch):
-    from odmlib.cli import predict
-
+def test_many_rows_in_blocks(tools):
     Path("many").write_text(toy(100))
     tools.predict("--scores many linear out")
-    monkeypatch.setattr(predict, "BLOCK_ROWS", 7)
-    tools.predict("--scores many linear out2")
-    assert Path("out").read_bytes() == Path("out2").read_bytes()
+    model, (rows, _) = load_model("linear"), read_dataset("many")
+    scores = model.decision_function(rows)
+    blocks = list(output_lines(model, model.positions_for(scores), scores, block_rows=7))
+    assert len(blocks) == 15
+    assert b"".join(blocks) == Path("out").read_bytes()
     assert Path("out").read_text().count("\n") == 100
 
 

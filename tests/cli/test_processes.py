@@ -62,7 +62,7 @@ def end_of(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
 )
 def test_signals_end_training_at_once(options, n_rows, number, code, word):
     if "-t 2" in options:
-        pytest.importorskip("odmlib.solvers.working_set")
+        pytest.importorskip("odmlib.solvers.kernel.working_set")
     write_large(n_rows)
     with start("train", *options.split(), "-e", "1e-15", "--max-iter", "100000000", "large", "m") as process:
         wait_for_training(process)

@@ -12,10 +12,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from odmlib.cli.scale import main
-from odmlib.data.scaling import Scaling
+from odmlib.data.dataset import Dataset
+from odmlib.data.scaling import BLOCK_ENTRIES, Scaling
+from odmlib.data.writing import write_data
 
 ROOT = Path(__file__).parent.parent.parent
 GOLDEN = Path(__file__).parent / "golden"
@@ -189,9 +192,14 @@ def test_zero_based(run, tmp_path):
     assert err.startswith(f"odm-scale: {ranges}:3:1: expected an index of 1 or more, found '0'")
 
 
-def test_blocks_do_not_show(run, toy, monkeypatch):
-    monkeypatch.setattr(Scaling.blocks, "__defaults__", (1,))
-    assert run(toy) == (0, TOY_SCALED, "")
+def test_blocks_do_not_show(run, tmp_path):
+    values = np.random.default_rng(0).integers(1, 9, (BLOCK_ENTRIES // 500 + 9, 500)).astype(float)
+    dataset, labels = Dataset.from_any(values), np.ones(len(values))
+    write_data(tmp_path / "large", dataset, labels)
+    scaling = Scaling.fit(dataset)
+    assert len(list(scaling.blocks(dataset))) > 1
+    write_data(tmp_path / "expected", scaling.apply(dataset), labels)
+    assert run(tmp_path / "large") == (0, (tmp_path / "expected").read_text(), "")
 
 
 def test_ranges_are_there_before_the_output(toy, tmp_path):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from odmlib.model.text_format import load_model
+from odmlib.options import TrainOptions
 
 from .tools import WDBC, WDBC_TEST, files, run, start, toy
 
@@ -408,7 +409,7 @@ def test_unfinished_folds_are_told(tools):
 @pytest.mark.parametrize("kernel", [0, 2])
 def test_odd_data_train_and_predict(tools, text, kernel):
     if kernel:
-        pytest.importorskip("odmlib.solvers.working_set")
+        pytest.importorskip("odmlib.solvers.kernel.working_set")
     Path("d").write_bytes(text.encode())
     assert tools.train(f"-q -t {kernel} d m").code == 0
     outcome = tools.predict("d m out")
@@ -422,7 +423,7 @@ def test_odd_data_train_and_predict(tools, text, kernel):
 @pytest.mark.parametrize("kernel", [0, 2])
 def test_a_million_features_in_ten_rows(tools, kernel):
     if kernel:
-        pytest.importorskip("odmlib.solvers.working_set")
+        pytest.importorskip("odmlib.solvers.kernel.working_set")
     columns = np.random.default_rng(0).choice(10**6, (10, 50), replace=False) + 1
     rows = [
         f"{1 - 2 * (i % 2)}" + "".join(f" {j}:1" for j in sorted(row)) + "\n"
@@ -438,7 +439,7 @@ def test_a_million_features_in_ten_rows(tools, kernel):
 
 @pytest.fixture
 def kernels():
-    pytest.importorskip("odmlib.solvers.working_set")
+    pytest.importorskip("odmlib.solvers.kernel.working_set")
 
 
 def test_default_is_the_rbf_kernel(tools, kernels):
@@ -582,3 +583,13 @@ def test_wdbc_from_the_readme(tools):
     assert tools.train("-q -t 0 -c 1e-7", WDBC, "m").code == 0
     outcome = tools.predict(WDBC_TEST, "m out")
     assert outcome.out.startswith("Accuracy = ")
+
+
+def test_options_are_checked_once(tools, monkeypatch):
+    checked = []
+    check = TrainOptions.__post_init__
+    monkeypatch.setattr(TrainOptions, "__post_init__", lambda self: (checked.append(self), check(self)))
+    for words in ("-q", "-q -b 1", "-q --loo"):
+        checked.clear()
+        assert tools.train(words, WDBC, "m").code == 0
+        assert len(checked) == 1

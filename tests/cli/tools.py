@@ -69,6 +69,17 @@ def run(name: str, *words: Any, **details: Any) -> subprocess.CompletedProcess[b
     return subprocess.run([*command(name), *map(str, words)], **details)
 
 
+def run_python(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=60,
+        check=False,
+    )
+
+
 def toy(n_rows: int = 60, labels: tuple[str, str] = ("1", "-1"), seed: int = 0) -> str:
     """A small data file: two classes that overlap a little."""
     random = np.random.default_rng(seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -136,8 +138,24 @@ def test_read_only_arrays_are_taken():
 @pytest.mark.parametrize("call", ["product", "transposed_product", "hessian_diagonal", "gram"])
 def test_wrong_lengths_are_refused(call):
     rows = Rows(Dataset.from_any(np.ones((2, 3))), 1.0)
-    with pytest.raises(AssertionError):
+    with pytest.raises(ValueError, match="as many entries"):
         getattr(rows, call)(np.ones(7))
+
+
+def test_any_object_with_the_arrays_will_do():
+    class Source(NamedTuple):
+        indptr: np.ndarray
+        indices: np.ndarray
+        values: np.ndarray
+        n_features: int
+
+    rows = Rows(Source(np.array([0, 1, 3]), np.array([0, 0, 1], np.int32), np.array([2.0, 3.0, 4.0]), 2), 1.0)
+    np.testing.assert_array_equal(rows.product(np.array([1.0, 10.0, 100.0])), [102, 143])
+    part = rows.restricted(np.array([1])).dataset()
+    assert isinstance(part, Source)
+    assert (part.indptr.tolist(), part.values.tolist(), part.n_features) == ([0, 2], [3, 4], 2)
+    with pytest.raises(ValueError, match="do not fit together"):
+        Rows(Source(np.array([0, 4]), np.array([0], np.int32), np.array([2.0]), 2))
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 7])

@@ -23,11 +23,10 @@ def test_agrees_with_scipy(points):
     assert (k_means(Dataset.from_any(points), 4, seed=7) == theirs).all()
 
 
-def test_threads_and_blocks_change_nothing(points, monkeypatch):
+def test_threads_and_blocks_change_nothing(points):
     rows = Dataset.from_any(points)
     whole = k_means(rows, 6, seed=1)
-    monkeypatch.setattr(clusters, "BLOCK_VALUES", 1)
-    assert (k_means(rows, 6, seed=1, threads=3) == whole).all()
+    assert (k_means(rows, 6, seed=1, threads=3, block_values=1) == whole).all()
 
 
 def test_as_many_clusters_as_rows_and_equal_rows():

@@ -225,3 +225,108 @@ def test_dense_rows_without_zeros_in_any_layout():
     assert np.shares_memory(Dataset.from_any(whole).values, whole)
     assert Dataset.from_any(np.empty((3, 0))).shape == (3, 0)
     assert Dataset.from_any(np.empty((0, 3))).shape == (0, 3)
+
+
+# ---- the constructor is public: it believes nothing
+
+
+GOOD = {
+    "indptr": np.array([0, 2, 3], np.int64),
+    "indices": np.array([0, 2, 1], np.int32),
+    "values": np.array([1.0, 2.0, 3.0]),
+    "n_features": 3,
+}
+
+
+def test_sound_arrays_of_any_width_are_taken():
+    expected = [[1, 0, 2], [0, 3, 0]]
+    check(Dataset(**GOOD), expected)
+    check(Dataset([0, 2, 3], [0, 2, 1], [1, 2, 3], np.int64(3)), expected)
+    wide = {name: GOOD[name].astype(np.int64) for name in ("indptr", "indices")}
+    check(Dataset(**(GOOD | wide)), expected)
+    check(Dataset(**(GOOD | {"values": np.repeat(GOOD["values"], 2)[::2].astype(np.float32)})), expected)
+    check(Dataset([0, 0], [], [], 0), np.zeros((1, 0)))
+    check(Dataset([0], [], [], 5), np.zeros((0, 5)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"indices": np.array([0, 200_000_000, 1])}, "index arrays that do not fit its shape \\(2, 3\\)"),
+        ({"indices": np.array([0, -1, 1])}, "index arrays"),
+        ({"indices": np.array([0, 2**32, 1])}, "index arrays"),
+        ({"indices": np.array([0.0, 2.0, 1.0])}, "index arrays"),
+        ({"indices": np.array([2, 0, 1])}, "ascend"),
+        ({"indices": np.array([2, 2, 1])}, "ascend"),
+        ({"indices": np.array([[0, 2, 1]])}, "one dimension"),
+        ({"indices": np.array([0, 2, 1, 0])}, "indptr ends at 3"),
+        ({"indices": np.array([0, 2])}, "index arrays"),
+        ({"indptr": np.array([0, 4, 3])}, "index arrays"),
+        ({"indptr": np.array([0, 2, 2**40])}, "index arrays"),
+        ({"indptr": np.array([1, 2, 3])}, "index arrays"),
+        ({"indptr": np.array([-1, 2, 3])}, "index arrays"),
+        ({"indptr": np.array([0, 2, 2])}, "indptr ends at 2"),
+        ({"indptr": np.array([0.0, 2.0, 3.0])}, "index arrays"),
+        ({"indptr": np.array([], np.int64)}, "index arrays"),
+        ({"indptr": 3}, "one dimension"),
+        ({"values": np.array([1.0, np.nan, 2.0])}, "NaN or infinity"),
+        ({"values": np.array([1.0, -np.inf, 2.0])}, "NaN or infinity"),
+        ({"values": np.array([1.0, 2.0])}, "index arrays"),
+        ({"values": np.array([1.0, 2.0, 3.0, 4.0])}, "indptr ends at 3"),
+        ({"values": np.array(["a", "b", "c"])}, "expected numbers"),
+        ({"n_features": 2}, "index arrays"),
+        ({"n_features": -1}, "n_features must be from 0"),
+        ({"n_features": 2**31}, "n_features must be from 0"),
+        ({"n_features": 3.5}, "n_features must be a whole number"),
+    ],
+)
+def test_arrays_that_break_a_promise_are_refused(changes, words):
+    with pytest.raises(ParameterError, match=words):
+        Dataset(**(GOOD | changes))
+
+
+def test_a_dataset_does_not_change():
+    rows = Dataset(**GOOD)
+    for name, value in GOOD.items():
+        with pytest.raises(AttributeError, match="never changed"):
+            setattr(rows, name, value)
+    kept = Dataset(GOOD["indptr"].copy(), indices := GOOD["indices"].copy(), GOOD["values"], 3)
+    indices[:] = 200_000_000
+    check(kept, [[1, 0, 2], [0, 3, 0]])
+
+
+def test_flags_of_scipy_are_not_believed():
+    X = sparse.csr_array(np.array([[1.0, 2.0, 0.0], [0.0, 3.0, 4.0]]))
+    assert X.has_canonical_format
+    assert X.has_sorted_indices
+    X.indices[:2] = [2, 0]  # the flags stay
+    check(Dataset.from_any(X), [[2, 0, 1], [0, 3, 4]])
+    X.indices[:2] = [1, 1]
+    check(Dataset.from_any(X), [[0, 3, 0], [0, 3, 4]])
+    assert X.indices[:2].tolist() == [1, 1]
+    X.indices[0] = 200_000_000
+    with pytest.raises(ParameterError, match="index arrays"):
+        Dataset.from_any(X)
+
+
+def test_index_arrays_belong_to_the_dataset():
+    X = sparse.csr_array(DENSE)
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int64)
+    rows = Dataset.from_any(X)
+    assert not np.shares_memory(rows.indices, X.indices)
+    assert not np.shares_memory(rows.indptr, X.indptr)
+    assert np.shares_memory(rows.values, X.data)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr", "coo"])
+@pytest.mark.parametrize("place", [200_000_000, -200_000_000])
+def test_indices_are_checked_before_scipy_follows_them(kind, place):
+    X = getattr(sparse, f"{kind}_array")(np.eye(4))
+    check(Dataset.from_any(X), np.eye(4))
+    for array in (X.row, X.col) if kind == "coo" else (X.indices, X.indptr):
+        kept = array[1]
+        array[1] = place
+        with pytest.raises(ParameterError, match="index arrays that do not fit"):
+            Dataset.from_any(X)
+        array[1] = kept
+    check(Dataset.from_any(X), np.eye(4))

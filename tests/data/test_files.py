@@ -1,6 +1,8 @@
 """Opening inputs and outputs: names, compression, pipes, temporary files, errors."""
 
 import bz2
+import errno
+import fcntl
 import gzip
 import io
 import lzma
@@ -9,12 +11,13 @@ import stat
 import subprocess
 import sys
 import threading
+import tracemalloc
 import zlib
 from pathlib import Path
 
 import pytest
 
-from odmlib.data.files import _Unpacked, open_input, open_output
+from odmlib.data.files import open_input, open_output
 from odmlib.data.reading import read_data
 from odmlib.errors import DataFormatError, ParameterError
 
@@ -366,12 +369,250 @@ def test_broken_pipe_is_raised():
 
 
 @pytest.mark.parametrize("error", [MemoryError(), zlib.error("Unable to allocate output buffer.")])
-def test_too_little_memory_is_not_a_corrupt_file(error):
+def test_too_little_memory_is_not_a_corrupt_file(error, monkeypatch):
     class Decoder:
         eof, needs_input = False, True
 
         def decompress(self, packed, size):
             raise error
 
+    monkeypatch.setattr(zlib, "decompressobj", lambda wbits: Decoder())
     with pytest.raises(MemoryError):
-        _Unpacked(lambda size: b"packed", Decoder, "gzip", "a.gz").read(100)
+        contents(gzip.compress(TEXT))
+
+
+# ------------------------------------------------------------------------------------ temporary files
+
+
+def litter(folder):
+    return sorted(path.name for path in folder.iterdir() if path.name.startswith(".odm-"))
+
+
+def test_there_is_no_temporary_before_the_writing(tmp_path):
+    with open_output(tmp_path / "out") as stream:
+        assert list(tmp_path.iterdir()) == []  # a process that is killed now leaves nothing
+        stream.write(b"new")
+        stream.flush()
+        assert len(litter(tmp_path)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_file_without_a_byte_is_made_too(tmp_path):
+    (tmp_path / "out").write_bytes(b"old")
+    with open_output(tmp_path / "out"):
+        pass
+    assert (tmp_path / "out").read_bytes() == b""
+    assert litter(tmp_path) == []
+
+
+@pytest.mark.skipif(AS_ROOT, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_shows_at_once(tmp_path):
+    tmp_path.chmod(0o555)
+    try:
+        with pytest.raises(PermissionError) as caught, open_output(tmp_path / "out"):
+            pytest.fail("the work began")
+        assert caught.value.filename == str(tmp_path / "out")
+    finally:
+        tmp_path.chmod(0o755)
+
+
+def test_a_missing_folder_shows_at_once(tmp_path):
+    with pytest.raises(FileNotFoundError), open_output(tmp_path / "none" / "out"):
+        pytest.fail("the work began")
+
+
+KILLED = """
+import os, signal, sys
+from odmlib.data.files import open_output
+with open_output(sys.argv[1]) as stream:
+    stream.write(b"half")
+    stream.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_leavings_of_killed_processes_are_removed(tmp_path):
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=ROOT, timeout=60)
+        assert path.read_bytes() == b"old"
+        assert len(litter(tmp_path)) == 1  # the second one removes that of the first
+    write(path)
+    assert path.read_bytes() == b"new"
+    assert litter(tmp_path) == []
+
+
+def test_only_what_is_certainly_stale_is_removed(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    names = [
+        f".odm-{os.getpid()}-0123456789ab.tmp",  # of a process that lives
+        f".odm-{dead.pid}-0123456789ab.tmp.bak",
+        f".odm-{dead.pid}-short.tmp",
+        f"odm-{dead.pid}-0123456789ab.tmp",
+        ".odm-0-0123456789ab.tmp",
+        ".odm-99999999999999999999-0123456789ab.tmp",
+    ]
+    for name in names:
+        (tmp_path / name).write_bytes(b"mine")
+    (tmp_path / f".odm-{dead.pid}-00000000000a.tmp").mkdir()
+    (tmp_path / f".odm-{dead.pid}-00000000000b.tmp").symlink_to(names[0])
+    held = tmp_path / f".odm-{dead.pid}-00000000000c.tmp"  # in use by a process of another pid namespace
+    with held.open("wb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        (tmp_path / f".odm-{dead.pid}-00000000000d.tmp").write_bytes(b"stale")
+        before = {path.name for path in tmp_path.iterdir()}
+        write(tmp_path / "out")
+        after = {path.name for path in tmp_path.iterdir()}
+    assert before - after == {f".odm-{dead.pid}-00000000000d.tmp"}
+    assert after - before == {"out"}
+
+
+def test_one_of_our_own_temporaries_is_locked(tmp_path):
+    with open_output(tmp_path / "out") as stream:
+        stream.write(b"new")
+        stream.flush()
+        (name,) = litter(tmp_path)
+        with (tmp_path / name).open("rb") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o400, 0o666])
+def test_a_private_file_stays_private_at_every_moment(mode, tmp_path, monkeypatch):
+    path = tmp_path / "secret"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    seen = []
+    kept = {name: getattr(os, name) for name in ("open", "write", "fsync", "fchmod", "fchown")}
+
+    def watched(name):
+        def call(*arguments, **options):
+            result = kept[name](*arguments, **options)
+            seen.extend(stat.S_IMODE((tmp_path / other).stat().st_mode) for other in litter(tmp_path))
+            return result
+
+        return call
+
+    for name in kept:
+        monkeypatch.setattr(os, name, watched(name))
+    if mode == 0o400 and not AS_ROOT:
+        with pytest.raises(PermissionError):
+            write(path)
+        return
+    write(path)
+    assert seen
+    assert all(found & ~(mode | 0o600) == 0 for found in seen)
+    assert seen[0] & 0o077 == 0
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can give a file to another group")
+def test_a_group_that_cannot_be_kept_gains_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "shared"
+    path.write_bytes(b"old")
+    os.chown(path, -1, os.getegid() + 1)
+    path.chmod(0o664)
+
+    def refused(*arguments):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", refused)
+    write(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644  # as for everybody else
+
+
+def test_the_folder_is_brought_to_disk_after_the_rename(tmp_path, monkeypatch):
+    calls = []
+    fsync, replace = os.fsync, os.replace
+
+    def watched_fsync(descriptor):
+        calls.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        return fsync(descriptor)
+
+    def watched_replace(*names):
+        calls.append("rename")
+        return replace(*names)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    write(tmp_path / "out")
+    assert calls == ["file", "rename", "folder"]
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "replace", "fchmod"])
+def test_a_call_that_fails_leaves_the_old_file_and_no_litter(call, tmp_path, monkeypatch):
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+
+    def fails(*arguments, **options):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, call, fails)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        write(path)
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == b"old"
+    assert litter(tmp_path) == []
+
+
+# ------------------------------------------------------------------------------------ limits of unpacking
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_unpacking_ends_at_the_limit(kind):
+    packed = PACKERS[kind](TEXT)
+    for limit in (len(TEXT), len(TEXT) + 1, 10**9):
+        with open_input(packed, limit) as stream:
+            assert stream.read() == TEXT
+    for limit in (0, 1, len(TEXT) // 2, len(TEXT) - 1):
+        with open_input(packed, limit) as stream, pytest.raises(DataFormatError) as caught:
+            stream.read()
+        assert str(caught.value) == (
+            f"<bytes>: {'gzip' if kind == 'gz' else 'bzip2' if kind == 'bz2' else 'xz'} data unpack to more "
+            f"than {limit} bytes; --max-unpacked (in Python: max_unpacked) sets the limit"
+        )
+    with open_input(TEXT, 1) as stream:  # nothing is unpacked here
+        assert stream.read() == TEXT
+    several = packed + packed
+    with open_input(several, 2 * len(TEXT)) as stream:
+        assert stream.read() == 2 * TEXT
+    with open_input(several, 2 * len(TEXT) - 1) as stream, pytest.raises(DataFormatError):
+        stream.read()
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_little_more_than_the_limit_is_unpacked(kind):
+    packed = PACKERS[kind](b"1 1:2\n" * 5_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataFormatError, match="more than 100000 bytes"):
+            read_data(packed, max_unpacked=100_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+def test_models_have_a_limit_of_their_own():
+    packed = gzip.compress(bytes(80 << 20))
+    with open_input(packed) as stream:  # data may be as large as they like
+        assert len(stream.read()) == 80 << 20
+    random = gzip.compress(os.urandom(500_000))  # hardly packed: the ratio is what counts
+    huge = gzip.compress(bytes(100 << 20))
+    sources = (gzip.compress(bytes(64 << 20)), True), (huge, False), (random + huge, True)
+    for source, allowed in sources:
+        with open_input(source, small=True) as stream:
+            if allowed:
+                assert len(stream.read()) >= 64 << 20
+            else:
+                with pytest.raises(DataFormatError, match="more than 200 times their size and 64 MB"):
+                    stream.read()
+    with open_input(huge, 100 << 20, small=True) as stream:
+        assert len(stream.read()) == 100 << 20
+
+
+@pytest.mark.parametrize("limit", [-1, 2.5, "1M"])
+def test_what_is_no_limit(limit):
+    with pytest.raises(ParameterError, match="max_unpacked"):
+        open_input(TEXT, limit)

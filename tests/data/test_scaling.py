@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odmlib.data import scaling as scaling_module
 from odmlib.data.dataset import Dataset
 from odmlib.data.scaling import ColumnRanges, Scaling
 from odmlib.errors import ParameterError, RangeFormatError
@@ -174,13 +173,12 @@ def test_a_huge_index_costs_nothing():
     assert dense.values.tolist() == [-1.0, 1.0, 1.0, -1.0]
 
 
-def test_wide_and_narrow_ways_agree(monkeypatch):
+def test_wide_and_narrow_ways_agree():
     dense = np.random.default_rng(0).integers(-2, 3, size=(20, 30)).astype(float)
     dataset = Dataset.from_any(dense)
     narrow = ColumnRanges.of(dataset)
-    monkeypatch.setattr(scaling_module, "TABLE_WIDTH", 0)
-    monkeypatch.setattr(scaling_module, "GATHER_ENTRIES", 7)
-    wide = ColumnRanges.of(Dataset(dataset.indptr, dataset.indices, dataset.values, 10**6))
+    spread = Dataset(dataset.indptr, dataset.indices, dataset.values, 10**6)
+    wide = ColumnRanges.of(spread, table_width=0, gather_entries=7)
     for name in ("columns", "counts", "minimum", "maximum"):
         np.testing.assert_array_equal(getattr(narrow, name), getattr(wide, name))
     np.testing.assert_array_equal(wide.minimum, dense.min(axis=0))

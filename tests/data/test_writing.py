@@ -85,11 +85,11 @@ def test_blocks_join_to_the_whole(block_values):
 
 def test_format_rows_takes_a_range():
     dataset = Dataset.from_any([[1, 0], [0, 2], [3, 0]])
-    assert format_rows(dataset, np.zeros(3), 1, 3) == b"0 2:2\n0 1:3\n"
-    assert format_rows(dataset, np.zeros(3), 2, 2) == b""
+    assert format_rows(dataset.part(1, 3), np.zeros(2)) == b"0 2:2\n0 1:3\n"
+    assert format_rows(dataset.part(2, 2), np.zeros(0)) == b""
     for first, last in [(-1, 2), (2, 1), (0, 4)]:
         with pytest.raises(IndexError):
-            format_rows(dataset, np.zeros(3), first, last)
+            dataset.part(first, last)
     with pytest.raises(IndexError):
         format_rows(dataset, np.zeros(2))
 

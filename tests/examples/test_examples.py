@@ -53,7 +53,7 @@ def test_comparison_with_svc(monkeypatch, capsys, tmp_path):
 
 @pytest.mark.slow
 def test_the_stated_comparison_holds(monkeypatch):
-    """docs/python.md: more accurate and faster than SVC with default parameters on three real sets."""
+    """docs/measured.md: more accurate and faster than SVC with default parameters on three real sets."""
     pytest.importorskip("sklearn")
     from tests.real_data import FOLDER as REAL_DATA
     from tests.real_data import real_path

@@ -9,10 +9,11 @@ import threading
 import numpy as np
 import pytest
 
+from odmlib._core.vectors import squared_norms
 from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
-from odmlib.kernels.kernel import Kernel, float32_is_too_coarse, squared_norms
+from odmlib.kernels.kernel import Kernel, float32_is_too_coarse
 from tests.reference_kernel import kernel_matrix, random_rows
 
 FORMULAS = [

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odmlib.losses.class_block import solve_class_block
-from tests.reference_joint import exact_block
+from tests.reference_mcodm import exact_block
 
 
 def test_examples_of_the_specification():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from odmlib.losses.loss import BandLoss
-from odmlib.losses.sums import along_line, slopes_and_curvatures, value_and_gap
+from odmlib.losses.sums import along_line, slopes_and_curvatures, value_and_gap, values
 
 THETA, NU = 0.2, 0.5
 CHUNK = 1 << 14
@@ -32,6 +32,13 @@ def test_slopes_and_curvatures(numbers):
     assert total == pytest.approx(np.sum(costs * (short**2 + NU * over**2)), rel=1e-12)
     np.testing.assert_allclose(slopes, 2 * costs * (NU * over - short), rtol=1e-13)
     np.testing.assert_allclose(curvatures, 2 * costs * ((short > 0) + NU * (over > 0)), rtol=1e-13)
+
+
+def test_values(numbers):
+    margins, _, costs = numbers
+    short, over = parts(margins)
+    found = values(BandLoss(THETA, NU), margins, costs)
+    np.testing.assert_allclose(found, costs * (short**2 + NU * over**2), rtol=1e-13)
 
 
 @pytest.mark.parametrize("step", [0.0, 0.3, -2.0])
@@ -90,7 +97,7 @@ def test_any_number_of_threads_gives_the_same_bits(threads):
 
 
 def test_lengths_must_agree():
-    with pytest.raises(AssertionError):
+    with pytest.raises(ValueError, match="of different lengths"):
         slopes_and_curvatures(BandLoss(0.0, 0.0), np.zeros(3), np.zeros(4))
-    with pytest.raises(AssertionError):
+    with pytest.raises(ValueError, match="of different lengths"):
         value_and_gap(BandLoss(0.0, 0.0), np.zeros(4), np.zeros(3), np.zeros(3))

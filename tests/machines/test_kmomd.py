@@ -15,7 +15,7 @@ from odmlib.cli import predict as odm_predict
 from odmlib.cli import train as odm_train
 from odmlib.errors import ParameterError
 from odmlib.machines.kmomd import path, with_threshold
-from tests.reference_hulls import objective, solve_by_pairs
+from tests.reference_kmomd import objective, solve_by_pairs
 
 DATA = Path(__file__).resolve().parent.parent.parent / "data"
 T2 = np.array([[2.0, 0.0], [1, 2], [3, 1], [0, 0], [-1, 1], [0, -2]])

@@ -13,8 +13,8 @@ from odmlib.errors import ConvergenceWarning, ParameterError
 from odmlib.options import TrainOptions
 from odmlib.selection.cross_validation import cross_validate
 from tests.real_data import real_set
-from tests.reference_joint import objective
-from tests.solvers.test_joint import problem
+from tests.reference_mcodm import objective
+from tests.solvers.multiclass.test_linear import problem
 
 KERNELS = ["linear", "rbf", "poly"]
 

@@ -11,10 +11,12 @@ import pytest
 from scipy import sparse
 
 import odmlib
+from odmlib.data.dataset import Dataset
 from odmlib.data.problem import Problem
 from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction
-from odmlib.model.schemes import class_pairs
-from odmlib.model.text_format import load_model, model_text
+from odmlib.model.schemes import class_pairs, margins_of
+from odmlib.model.text_format import load_model
+from odmlib.model.text_writer import model_text
 from odmlib.options import TrainOptions
 from odmlib.selection.cross_validation import cross_validate
 
@@ -269,14 +271,16 @@ def test_any_labels(labels):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_predictions_and_margins_in_blocks(scheme, monkeypatch):
+def test_predictions_and_margins_in_blocks(scheme):
     X, y = example()
     model = odmlib.train(X, y, multiclass=scheme)
-    labels, margins = model.predict(X), model.margins(X, y)
-    for outputs in (1, 7, 100):
-        monkeypatch.setattr("odmlib.model.model.BLOCK_SCORES", outputs)
-        assert model.predict(X).tolist() == labels.tolist()
-        assert model.margins(X, y).tobytes() == margins.tobytes()
+    rows, codes = Dataset.from_any(X), model.codes_of(y)
+    for most in (1, 7, 100):
+        blocks = list(model.score_blocks(rows, 2, most))
+        assert all(scores.size <= max(most, model.n_outputs) for _, scores in blocks)
+        scores = np.concatenate([scores for _, scores in blocks])
+        assert model.labels_for(scores).tolist() == model.predict(X).tolist()
+        assert margins_of(scheme, scores, codes, 4).tobytes() == model.margins(X, y).tobytes()
 
 
 def test_labels_that_the_model_does_not_know():

@@ -29,6 +29,6 @@ def test_linear(svmguide1):
 
 
 def test_rbf(svmguide1):
-    pytest.importorskip("odmlib.solvers.working_set")
+    pytest.importorskip("odmlib.solvers.kernel.working_set")
     found = accuracy(svmguide1, kernel="rbf", lambda_=4096, nu=0.3, theta=0.1, gamma=16, bias=-1)
     assert found == pytest.approx(97.075, abs=0.1)

@@ -1,4 +1,4 @@
-"""SODM: oracles of spec/sodm.md, the rescaled merge, and the same answer as ODM however it is partitioned."""
+"""SODM: the oracles, the rescaled merge, and the same answer as ODM however it is partitioned."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from odmlib.data.dataset import Dataset
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import BandLoss
-from odmlib.machines import levels as levels_module
-from odmlib.machines.levels import LevelProblem, solve_by_levels
-from odmlib.machines.machine import Effort
 from odmlib.names import PARTITIONERS
-from odmlib.solvers.control import Control
-from odmlib.solvers.partitions import Partitions, Plan, make_partitions
-from odmlib.solvers.working_set import solve_working_set
+from odmlib.solvers.control import Control, Resources, WarmStart
+from odmlib.solvers.distributed.levels import TUNING, solve_by_levels
+from odmlib.solvers.distributed.partitions import Partitions, Plan, make_partitions
+from odmlib.solvers.kernel.working_set import solve_working_set
+from odmlib.solvers.problem import KernelProblem
 
 FIVE = np.array([[0.0, 0], [1, 1], [0, 1], [1, 0], [2, 0]])
 FIVE_SIGNS = np.array([1.0, 1, -1, -1, -1])
@@ -38,11 +37,14 @@ def level_problem(X, signs, lam, nu=0.5, theta=0.2, gamma=0.5, weights=None):
     weights = np.ones(len(X)) if weights is None else weights
     costs = lam / weights.sum() * weights / (1 - theta) ** 2
     kernel = Kernel(KernelFormula("rbf", gamma=gamma), Dataset.from_any(X))
-    return LevelProblem(kernel, signs, costs, weights, BandLoss(theta, nu), True, 0)
+    return KernelProblem(kernel, signs, costs, BandLoss(theta, nu))
 
 
-def effort(tol=1e-3, **limits):
-    return Effort(Control(tol, **limits), 2, 50 << 20)
+def solve(problem, part, tol=1e-3, weights=None, **details):
+    """By levels, with the partitions given by hand."""
+    weights = np.ones(len(problem.y)) if weights is None else weights
+    resources = Resources(2, 50 << 20)
+    return solve_by_levels(problem, partitioned(part), Control(tol), resources, weights=weights, **details)
 
 
 def partitioned(part):
@@ -82,12 +84,10 @@ def test_two_copies_merge_at_the_optimum():
     """Repeated data: duals halved, the same margins; the merged problem needs no step at all."""
     X, signs = np.concatenate([FIVE, FIVE]), np.concatenate([FIVE_SIGNS, FIVE_SIGNS])
     problem = level_problem(X, signs, 16)
-    result = solve_by_levels(problem, partitioned(np.repeat([0, 1], 5)), effort(levels_module.LOCAL_TOL))
+    result = solve(problem, np.repeat([0, 1], 5), TUNING.local_tol)
     assert result.iterations == 0
-    assert result.details["levels"][0]["iterations"] > 0
-    exact = solve_working_set(
-        problem.kernel, signs, problem.costs, problem.loss, Control(1e-13), cache_bytes=1 << 20
-    )
+    assert result.levels[0]["iterations"] > 0
+    exact = solve_working_set(problem, Control(1e-13), Resources(cache_bytes=1 << 20))
     assert exact.duals == pytest.approx(np.tile(FIVE_DUALS, 2) / 2, rel=1e-5)
     assert exact.margins == pytest.approx(np.tile(FIVE_MARGINS, 2), rel=1e-5)
 
@@ -132,8 +132,8 @@ def test_average_model_is_the_average_of_the_partitions_machines(data):
     weights = np.random.default_rng(2).uniform(0.5, 2, len(y))
     problem = level_problem(X, signs, lam=2000, weights=weights)
     part = np.arange(len(y)) % 4
-    result = solve_by_levels(problem, partitioned(part), effort(1e-3), stop_level=2)
-    assert result.status == "early" and result.details["levels"][-1]["full_gap"] == result.gap
+    result = solve(problem, part, weights=weights, stop_level=2)
+    assert result.status == "early" and result.levels[-1]["full_gap"] == result.gap
     scores = np.zeros(len(y))
     for k in range(4):
         inside = part == k
@@ -165,11 +165,10 @@ def test_rescaled_merge_saves_most_of_the_work(data):
     X, y = data
     problem = level_problem(X, y.astype(float), lam=2000)
     part = np.arange(len(y)) % 2
-    stopped = solve_by_levels(problem, partitioned(part), effort(1e-3), stop_level=1)
-    look = {"cache_bytes": 50 << 20}
-    arguments = (problem.kernel, problem.signs, problem.costs, problem.loss)
-    summed = solve_working_set(*arguments, Control(1e-3, 0), start=2 * stopped.duals, **look)
-    cold = solve_working_set(*arguments, Control(1e-3, 0), **look)
+    stopped = solve(problem, part, stop_level=1)
+    look = problem, Control(1e-3, 0), Resources(cache_bytes=50 << 20)
+    summed = solve_working_set(*look, WarmStart(duals=2 * stopped.duals))
+    cold = solve_working_set(*look)
     assert stopped.gap < 0.3 * min(summed.gap, cold.gap)
 
 

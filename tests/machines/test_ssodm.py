@@ -1,4 +1,4 @@
-"""ssODM: oracles through odmlib.train, the invariants of spec/ssodm.md section 9, labels, fallback, files."""
+"""ssODM: oracles through odmlib.train, invariants, labels, fallback, files."""
 
 from __future__ import annotations
 

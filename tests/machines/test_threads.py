@@ -12,8 +12,8 @@ import pytest
 import odmlib
 from odmlib._core.rows import Rows
 from odmlib.losses.loss import BandLoss
-from odmlib.solvers._dcd import Sweeper
-from odmlib.solvers._svrg import InnerLoop
+from odmlib.solvers.linear._dcd import Sweeper
+from odmlib.solvers.linear._svrg import InnerLoop
 from tests.reference_linear import random_problem
 
 

@@ -20,7 +20,8 @@ from odmlib.data.dataset import Dataset
 from odmlib.errors import ModelFormatError, ParameterError
 from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
-from odmlib.model.text_format import load_model, model_text
+from odmlib.model.text_format import load_model
+from odmlib.model.text_writer import model_text
 from tests.reference_kernel import kernel_matrix
 
 from .examples import KINDS, SEVERAL, make_model

@@ -124,7 +124,7 @@ def test_convergence_of_tasks():
     assert [series.name for series in several.series] == (["r, 19 tasks"] + [""] * 18) + (
         ["s, 19 tasks"] + [""] * 18
     )
-    assert several.colour_places() == [0] * 19 + [1] * 19
+    assert [place for place, _ in several.numbered()] == [0] * 19 + [1] * 19
     one = convergence({"r": {"trace": many}})
     assert len(one.series) == 19 and one.title == "convergence of 19 tasks"
     crowd = [point | {"task": task} for task in range(1, 100) for point in points[:2]]

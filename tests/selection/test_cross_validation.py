@@ -6,7 +6,7 @@ import pytest
 from odmlib.data.folds import stratified_folds
 from odmlib.data.problem import Problem
 from odmlib.options import TrainOptions
-from odmlib.selection.cross_validation import cross_validate
+from odmlib.selection.cross_validation import cross_scores, cross_validate, of_whole_set
 
 random = np.random.default_rng(5)
 X = random.normal(size=(40, 3))
@@ -36,20 +36,13 @@ def test_seed_and_progress():
     assert (first.predicted == cross_validate(problem, options, 5).predicted).all()
 
 
-def test_settings_are_those_of_the_whole_set(monkeypatch):
+def test_settings_are_those_of_the_whole_set():
     """gamma from the data and C from lambda do not change with the fold."""
-    from odmlib.selection import cross_validation
-
-    seen = []
-
-    def spy(problem, options):
-        seen.append((options.gamma, options.weights_for(problem.total_weight)[0]))
-        raise LookupError
-
-    monkeypatch.setattr(cross_validation, "train_problem", spy)
-    with pytest.raises(LookupError):
-        cross_validate(Problem.from_arrays(X, Y), TrainOptions(kernel="rbf", lambda_=80), 5)
-    assert seen == [(pytest.approx(1 / (3 * X.var())), 2.0)]
+    problem = Problem.from_arrays(X, Y)
+    options = of_whole_set(problem, TrainOptions(kernel="rbf", lambda_=80))
+    assert (options.gamma, options.C, options.lambda_) == (pytest.approx(1 / (3 * X.var())), 2.0, None)
+    found = cross_scores(problem, TrainOptions(kernel="rbf", lambda_=80), 5, "binary")
+    np.testing.assert_array_equal(found, cross_scores(problem, options, 5, "binary"))
 
 
 def test_a_training_part_of_one_class_predicts_it():
@@ -66,7 +59,7 @@ def test_rows_without_weight_are_no_class():
 
 
 def test_precomputed_kernel():
-    pytest.importorskip("odmlib.solvers.working_set")
+    pytest.importorskip("odmlib.solvers.kernel.working_set")
     K = np.exp(-0.7 * ((X[:, None] - X[None]) ** 2).sum(2))
     direct = cross_validate(Problem.from_arrays(X, Y), TrainOptions(kernel="rbf", gamma=0.7, tol=1e-8), 5)
     matrix = cross_validate(Problem.from_arrays(K, Y), TrainOptions(kernel="precomputed", tol=1e-8), 5)

@@ -14,7 +14,6 @@ from odmlib.data.problem import Problem
 from odmlib.errors import ParameterError
 from odmlib.options import TrainOptions
 from odmlib.selection.cross_validation import cross_validate
-from odmlib.selection.fold_paths import FoldPaths
 from odmlib.selection.grid import (
     GridPoint,
     GridResult,
@@ -26,8 +25,7 @@ from odmlib.selection.grid import (
     values_of,
 )
 from odmlib.selection.heat_map import rate_table, text_heat_map
-from odmlib.selection.leave_one_out import leave_one_out
-from odmlib.solvers.control import Control
+from odmlib.selection.training import leave_one_out
 
 EXACT = 1e-9  # gap at which no row of these sets is undecided
 
@@ -284,15 +282,6 @@ def test_wide_rows_are_needed_at_large_c_only():
     X, y = sample(80)
     result = grid_search(X, y, log2c=(-2, 22, 8), log2g=None, folds=4, tol=1e-7)
     one_by_one(X, y, result.points, tol=1e-7)
-
-
-def test_paths_report_unfinished_trainings():
-    X, y = sample(200)
-    problem = Problem.from_arrays(X, y)
-    told = {}
-    settings = [TrainOptions(C=C, tol=1e-12) for C in (1.0, 1000.0)]
-    FoldPaths(problem, 4, 0).rates(settings, Control(1e-12, max_iter=1), told.__setitem__)
-    assert told[1].unfinished == 4
 
 
 def test_public_name():

@@ -9,8 +9,14 @@ import odmlib
 from odmlib.data.dataset import Dataset
 from odmlib.kernels.formula import KernelFormula
 from odmlib.losses.loss import BandLoss
-from odmlib.selection import left_out
-from odmlib.selection.left_out import NoRoom, left_out_margins, odml_bound
+from odmlib.selection.left_out import (
+    COLUMNS,
+    FEATURES,
+    ROWS,
+    LeftOutTuning,
+    NoRoom,
+    left_out_margins,
+)
 
 ROOM = 1 << 30
 
@@ -93,17 +99,16 @@ def test_margins_are_those_of_refits_where_no_row_changes_sides(name, theta, nu,
 
 @pytest.mark.parametrize("bias", [0.0, 1.0])
 @pytest.mark.parametrize("shape", [(60, 4), (20, 40)])
-def test_both_forms_of_a_linear_machine_agree(monkeypatch, bias, shape):
+def test_both_forms_of_a_linear_machine_agree(bias, shape):
     X, y = two_clouds(*shape, 0.5, seed=1)
     formula, loss = KernelFormula("linear", bias=bias), BandLoss(0.2, 0.5)
     costs = np.linspace(0.1, 3, shape[0])
     margins = y * np.tanh(X[:, 0])  # any margins will do
-    results = []
-    for bytes_primal in (0, 1 << 40):
-        monkeypatch.setattr(left_out, "_bytes_primal", lambda d, size=bytes_primal: size)
-        results.append(
-            left_out_margins(Dataset.from_any(X), formula, y, costs, loss, margins, max_bytes=ROOM)
-        )
+    given = Dataset.from_any(X), formula, y, costs, loss, margins
+    results = [
+        left_out_margins(*given, max_bytes=ROOM, tuning=LeftOutTuning(form=form)) for form in (COLUMNS, ROWS)
+    ]
+    assert left_out_margins(*given, max_bytes=ROOM).form == (COLUMNS if shape[1] == 4 else ROWS)
     np.testing.assert_allclose(results[0].margins, results[1].margins, rtol=1e-7)
     assert results[0].bound == pytest.approx(results[1].bound)
 
@@ -111,25 +116,16 @@ def test_both_forms_of_a_linear_machine_agree(monkeypatch, bias, shape):
 @pytest.mark.parametrize("bias", [0.0, 0.5])
 @pytest.mark.parametrize("cost", [0.01, 1.0, 500.0])
 @pytest.mark.parametrize("gamma", [0.01, 3.0])
-def test_a_kernel_of_little_rank_is_a_linear_one(monkeypatch, bias, cost, gamma):
+def test_a_kernel_of_little_rank_is_a_linear_one(bias, cost, gamma):
     """gamma 0.01: some dozens of 500 rows span the others. gamma 3: no short way, and none is taken."""
     X, y = two_clouds(500, 2, 0.5, seed=1)
     formula, loss = KernelFormula("rbf", gamma=gamma, bias=bias), BandLoss(0.2, 0.5)
     costs = cost * np.linspace(0.1, 1, 500)
     margins = y * np.tanh(X[:, 0])  # any margins will do
-    taken = []
-
-    def spy(*arguments):
-        taken.append(features(*arguments))
-        return taken[-1]
-
-    features = left_out._features
-    monkeypatch.setattr(left_out, "LOW_RANK_ROWS", 300)
-    monkeypatch.setattr(left_out, "_features", spy)
-    short = left_out_margins(Dataset.from_any(X), formula, y, costs, loss, margins, max_bytes=ROOM)
-    monkeypatch.setattr(left_out, "_features", lambda *_: None)
-    whole = left_out_margins(Dataset.from_any(X), formula, y, costs, loss, margins, max_bytes=ROOM)
-    assert (taken[0] is not None) == (gamma == 0.01)
+    given = Dataset.from_any(X), formula, y, costs, loss, margins
+    short = left_out_margins(*given, max_bytes=ROOM, tuning=LeftOutTuning(low_rank_rows=300))
+    whole = left_out_margins(*given, max_bytes=ROOM, tuning=LeftOutTuning(form=ROWS))
+    assert short.form == (FEATURES if gamma == 0.01 else ROWS)
     np.testing.assert_allclose(short.margins, whole.margins, atol=2e-6)
     assert short.bound == pytest.approx(whole.bound, rel=1e-6)
 
@@ -190,7 +186,7 @@ def test_a_precomputed_kernel_with_bias_is_the_same_as_its_formula():
 
 
 def test_one_sloppy_fit_counts_the_errors_of_many_exact_ones():
-    """The check of spec/odm.md section 5: hundreds of refits, and one fit at the default tolerance."""
+    """Hundreds of refits, and one fit at the default tolerance."""
     X, y = two_clouds(90, 2, 1.1, seed=5)
     for C, gamma in ((1, 0.4), (5, 0.4), (1, 2.0)):
         K, costs = gaussian(X, gamma), np.full(90, C / 0.8**2)
@@ -246,9 +242,3 @@ def test_wide_data_with_few_columns_in_use():
         for rows in (Dataset.from_any(X), wide)
     )
     np.testing.assert_allclose(result.margins, narrow.margins, rtol=1e-12)
-
-
-def test_bound_of_odml():
-    alphas, h = np.array([0.0, 0.1, 0.3, 0.5, 0.2]), np.array([9.0, 2.0, 3.0, 7.0, 5.0])
-    upper = np.array([0.5, 0.5, 0.5, 0.5, 0.2])
-    assert odml_bound(alphas, h, upper) == pytest.approx(0.1 * 2 + 0.3 * 3 + 2)

@@ -10,9 +10,8 @@ import pytest
 import odmlib
 from odmlib.data.problem import Problem
 from odmlib.options import TrainOptions
-from odmlib.selection import probabilities
 from odmlib.selection.cross_validation import cross_scores
-from odmlib.selection.left_out import NoRoom
+from odmlib.selection.probabilities import cross_validated_scores, with_probabilities
 
 random = np.random.default_rng(0)
 CODES = random.integers(0, 3, 150)
@@ -29,21 +28,23 @@ CASES = {
 }
 
 
-def no_leave_one_out(*args):
-    raise NoRoom("too large")
-
-
 @pytest.fixture(params=["leave-one-out", "5-fold cross-validation"])
-def source(request, monkeypatch):
-    if request.param != "leave-one-out":
-        monkeypatch.setattr(probabilities, "leave_one_out_of", no_leave_one_out)
+def source(request):
     return request.param
+
+
+def train(X, y, source, **options):
+    """With probabilities from this source."""
+    if source == "leave-one-out":
+        return odmlib.train(X, y, probability=True, **options)
+    settings, problem = TrainOptions(**options), Problem.from_arrays(X, y, None, options.get("class_weight"))
+    return with_probabilities(odmlib.train(X, y, **options), problem, settings, cross_validated_scores)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_probabilities_agree_with_labels_and_survive_the_file(case, source):
     y, options = CASES[case]
-    model = odmlib.train(X, y, probability=True, **options)
+    model = train(X, y, source, **options)
     assert model.report["probability"]["source"] == source
     p = model.predict_proba(NEW)
     assert p.shape == (400, len(model.labels))
@@ -76,7 +77,7 @@ def test_same_seed_same_bytes_for_any_number_of_threads(source):
     texts = []
     for threads in (1, 2):
         stream = io.BytesIO()
-        odmlib.train(X, Y3, probability=True, seed=3, threads=threads).save(stream)
+        train(X, Y3, source, seed=3, threads=threads).save(stream)
         texts.append(stream.getvalue())
     assert texts[0] == texts[1]
 
@@ -92,6 +93,11 @@ def test_weights_count_as_rows():
     # leaving out one of several equal rows is not leaving out the row: only roughly the same
     rows = odmlib.train(X[repeated], Y3[repeated], **options)
     np.testing.assert_allclose(weighted.predict_proba(NEW), rows.predict_proba(NEW), atol=0.15)
+
+
+def test_machines_without_leave_one_out_are_cross_validated():
+    model = odmlib.train(X, Y2, machine="svm", probability=True)
+    assert model.report["probability"]["source"] == "5-fold cross-validation"
 
 
 def test_a_model_without_says_how_to_get_them():
@@ -123,14 +129,14 @@ def test_files_with_half_of_the_numbers_are_refused():
 def test_a_class_of_one_row_still_gets_a_probability(multiclass, source):
     y = Y3.copy()
     y[0] = 11
-    model = odmlib.train(X, y, probability=True, gamma=0.5, multiclass=multiclass)
+    model = train(X, y, source, gamma=0.5, multiclass=multiclass)
     p = model.predict_proba(NEW)
     assert np.isfinite(p).all()
     assert (model.labels[p.argmax(axis=1)] == model.predict(NEW)).all()
 
 
 def test_two_rows(source):
-    model = odmlib.train(X[:2], ["a", "b"], probability=True)
+    model = train(X[:2], np.array(["a", "b"]), source)
     p = model.predict_proba(NEW)
     assert np.isfinite(p).all()
     assert (model.labels[p.argmax(axis=1)] == model.predict(NEW)).all()

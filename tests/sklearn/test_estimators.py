@@ -391,13 +391,16 @@ def test_model_file_of_an_estimator(tmp_path, iris):
     assert (model.predict(X) == estimator.predict(X)).mean() > 0.99
 
 
-def test_many_classes_in_blocks(monkeypatch, iris):
-    from odmlib.model import model
+class ModelOfSmallBlocks(odmlib.Model):
+    def score_blocks(self, rows, threads, most=20):
+        return super().score_blocks(rows, threads, most)
 
+
+def test_many_classes_in_blocks(iris):
     X, y = iris
     estimator = ODMClassifier(probability=True).fit(X, y)
     whole = estimator.predict(X), estimator.predict_proba(X), estimator.decision_function(X)
-    monkeypatch.setattr(model, "BLOCK_SCORES", 20)
+    estimator.model_ = ModelOfSmallBlocks(**vars(estimator.model_))
     parts = estimator.predict(X), estimator.predict_proba(X), estimator.decision_function(X)
     for one, other in zip(whole, parts, strict=True):
         assert np.array_equal(one, other)

@@ -9,7 +9,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed")
 
 from pyspark.ml.linalg import Vectors
 
-from odmlib.spark.blocks import Demands, Fault, added, blocks_of_rows, dataset_of, joined, tree_sum
+from odmlib.spark.blocks import Fault, added, blocks_of_rows, dataset_of, joined, tree_sum
 
 
 def test_vectors_become_rows():
@@ -31,7 +31,7 @@ def test_many_rows_become_several_blocks():
     assert [(block.number, block.rows.n_rows) for block in made] == [(1, 2), (5, 2), (9, 1)]
     assert np.concatenate([block.labels for block in made]).tolist() == [0, 1, 0, 1, 0]
     assert made[1].summary.labels == ((0.0, 1, 3.0), (1.0, 1, 4.0))
-    whole = joined([block.summary for block in made], 4, Demands())
+    whole = joined([block.summary for block in made], 4, files=False)
     assert (whole.n_rows, whole.class_rows, whole.class_weights) == (5, (2, 3), (6.0, 9.0))
     assert whole.first_rows == {1: 0, 5: 2, 9: 4}
     assert whole.classes.signs(made[0]).tolist() == [-1, 1]
@@ -62,7 +62,7 @@ def test_order_of_arrival_does_not_matter():
 def test_tree_sum(spark):
     values = [(k, np.array([0.1 * k, 1.0])) for k in range(20)]
     parts = spark.sparkContext.parallelize(values, 11)
-    totals = [tree_sum(parts, 11, depth) for depth in (1, 2, 3, 3)]
+    totals = [tree_sum(parts, depth) for depth in (1, 2, 3, 3)]
     for total in totals:
         np.testing.assert_allclose(total, [19.0, 20.0], rtol=1e-14)
     assert totals[3].tolist() == totals[2].tolist()

@@ -134,11 +134,11 @@ def test_columns_and_labels(spark, model):
 def test_tasks_that_fail_and_run_again_change_nothing(spark, model, monkeypatch):
     rounds, tree_sum = [], spark_linear.tree_sum
 
-    def sum_of_failing(parts, n_partitions, depth):
-        rounds.append(n_partitions)
+    def sum_of_failing(parts, depth):
+        rounds.append(depth)
         if len(rounds) <= 3:  # the start, and two gradients
             parts = parts.mapPartitionsWithIndex(fails_once)
-        return tree_sum(parts, n_partitions, depth)
+        return tree_sum(parts, depth)
 
     monkeypatch.setattr(spark_linear, "tree_sum", sum_of_failing)
     again = fitted(frame(spark, X, Y))

@@ -8,19 +8,17 @@ import pytest
 import odmlib
 from odmlib.data.reading import read_dataset
 from odmlib.errors import DataFormatError, OdmError
-from odmlib.spark import blocks as spark_blocks
-from odmlib.spark import files as spark_files
-from odmlib.spark.blocks import Demands, Fault
+from odmlib.spark.blocks import Fault
 from odmlib.spark.files import (
     Grammar,
     Piece,
-    addressed_blocks,
     blocks_of_text,
     cut,
     file_blocks,
     local_path,
     read_piece,
     row_ranges,
+    source_blocks,
 )
 
 from .conftest import ROOT
@@ -62,7 +60,7 @@ def test_a_fault_has_its_place_in_the_whole_file(tmp_path):
         assert ":51:7: " in str(caught.value)
 
 
-def test_cutting(tmp_path, monkeypatch):
+def test_cutting(tmp_path):
     folder = tmp_path / "parts"
     folder.mkdir()
     with pytest.raises(OdmError, match="no files in this directory"):
@@ -71,8 +69,7 @@ def test_cutting(tmp_path, monkeypatch):
     (folder / "a").write_bytes(gzip.compress(b"+1 1:1\n" * 100))
     for name in ("_SUCCESS", ".b.crc", "empty"):
         (folder / name).touch()
-    monkeypatch.setattr(spark_files, "SMALLEST_PIECE", 64)
-    pieces = cut(str(folder), 2)
+    pieces = cut(str(folder), 2, smallest_piece=64)
     assert pieces[0] == Piece(str(folder / "a"))
     assert len(pieces) > 4 and all(piece.path.endswith("b") for piece in pieces[1:])
     _, labels = read_all(pieces)
@@ -86,12 +83,11 @@ def test_cutting(tmp_path, monkeypatch):
         cut(str(folder / "empty"), 2)
 
 
-def test_what_a_partition_makes_of_its_text(tmp_path, monkeypatch):
-    monkeypatch.setattr(spark_blocks, "BLOCK_VALUES", 4)
+def test_what_a_partition_makes_of_its_text(tmp_path):
     rows, _ = read_dataset(b"1 1:1 2:2 3:3\n1 1:1\n0 1:1 2:1 3:1 4:1 5:1\n0\n1 2:2\n")
-    assert [some.tolist() for some in row_ranges(rows)] == [[0, 1], [2], [3, 4]]
+    assert [some.tolist() for some in row_ranges(rows, 4)] == [[0, 1], [2], [3, 4]]
     text = b"1 1:1 2:2 3:3\n1 1:1\n0 1:1 2:1 3:1 4:1 5:1\n"
-    made = list(blocks_of_text(1, 3, [("x", text), ("y", b"")], Grammar()))
+    made = list(blocks_of_text(1, 3, [("x", text), ("y", b"")], Grammar(), block_values=4))
     assert [(block.number, block.rows.n_rows) for block in made] == [(1, 2), (4, 1)]
     (fault,) = blocks_of_text(0, 1, [("hdfs://x", b"1 0:1\n")], Grammar())
     assert isinstance(fault, Fault) and fault.message.startswith("hdfs://x:1:3: expected an index of 1")
@@ -107,13 +103,12 @@ def test_addresses():
     assert local_path("hdfs://host/file") is None
 
 
-def test_training_on_files(spark, tmp_path, monkeypatch):
+def test_training_on_files(spark, tmp_path):
     """Any two labels, the first one first; rows of several widths; a weight of a class."""
     pytest.importorskip("pyspark", reason="pyspark is not installed")
     from odmlib.options import TrainOptions
     from odmlib.spark.training import train_blocks
 
-    monkeypatch.setattr(spark_files, "SMALLEST_PIECE", 10_000)
     X, y = odmlib.read_data(ROOT / "data" / "rings.txt")
     labels = np.where(y == y[0], 7.0, 3.0)
     folder = tmp_path / "parts"
@@ -123,14 +118,13 @@ def test_training_on_files(spark, tmp_path, monkeypatch):
     together = np.vstack([X[0::2].toarray() * [1, 0], X[1::2].toarray()])
     options = {"kernel": "linear", "C": 0.1, "tol": 1e-4, "class_weight": {3: 2.0}}
     reference = odmlib.train(together, np.concatenate([labels[0::2], labels[1::2]]), **options)
-    demands = Demands(any_labels=True, any_width=True)
     sparkly = TrainOptions(machine="sodm", solver="lbfgs", **options)
     contexts = spark.sparkContext
     for blocks in (
-        file_blocks(contexts, str(folder), Grammar()),
-        addressed_blocks(contexts, f"file://{folder}", Grammar()),
+        file_blocks(contexts, str(folder), Grammar(), smallest_piece=10_000),
+        source_blocks(contexts.binaryFiles(f"file://{folder}"), Grammar()),
     ):
-        model = train_blocks(blocks, sparkly, demands=demands)
+        model = train_blocks(blocks, sparkly, files=True)
         assert model.labels.tolist() == [7.0, 3.0]
         assert model.report["rows"] == len(y)
         assert model.report["primal"] == pytest.approx(reference.report["primal"], rel=2e-4)

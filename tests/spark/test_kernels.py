@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 import odmlib
+from odmlib.data.dataset import Dataset
+from odmlib.kernels.formula import KernelFormula
+from odmlib.kernels.kernel import Kernel
+from odmlib.solvers.distributed.landmarks import NystromTuning, nystrom_features
 
 from .conftest import fails_once, frame, standardised
 
@@ -16,7 +20,9 @@ from pyspark.ml.linalg import Vectors
 
 from odmlib.spark import ODMClassificationModel, ODMClassifier
 from odmlib.spark import training as spark_training
-from odmlib.spark.levels import _Run, first_positions, positions_of
+from odmlib.spark.blocks import blocks_of_rows, joined
+from odmlib.spark.landmarks import find_landmarks
+from odmlib.spark.levels import LevelRun, first_positions, positions_of
 
 X, Y = standardised()
 GAMMA, C, TOL = 0.02, 0.1, 1e-3
@@ -77,14 +83,15 @@ def test_nystrom_equals_one_machine(nystrom, data):
         nystrom.coefficients  # noqa: B018
 
 
-def test_landmarks_from_a_sample_are_those_of_one_machine(spark, monkeypatch):
-    monkeypatch.setattr("odmlib.solvers.nystrom.SAMPLE_ROWS", 100)
-    options = NYSTROM | {"rank": 20, "tol": 0.01, "seed": 3}
-    model = ODMClassifier(**options).fit(frame(spark, X, Y, partitions=3))
-    reference = one_machine(**options)
-    np.testing.assert_array_equal(
-        model.odm.function.vectors.to_dense(), reference.function.vectors.to_dense()
-    )
+def test_landmarks_from_a_sample_are_those_of_one_machine(spark):
+    tuning, formula = NystromTuning(sample_rows=100), KernelFormula("rbf", gamma=GAMMA)
+    records = frame(spark, X, Y, partitions=3).rdd
+    blocks = records.mapPartitionsWithIndex(lambda partition, some: blocks_of_rows(partition, 3, some))
+    whole = joined(blocks.map(lambda block: block.summary).collect(), 3, files=False)
+    found = find_landmarks(blocks, whole, formula, 20, 3, tuning)
+    one = nystrom_features(Kernel(formula, Dataset.from_any(X)), 20, 3, tuning=tuning)
+    assert (one.landmarks != nystrom_features(Kernel(formula, Dataset.from_any(X)), 20, 3).landmarks).any()
+    np.testing.assert_array_equal(found.rows.to_dense(), X[one.landmarks])
 
 
 def test_nystrom_is_saved_and_loaded(nystrom, tmp_path):
@@ -123,13 +130,13 @@ def test_levels_equal_one_machine(levels):
 
 
 def test_levels_with_tasks_that_fail(data, levels, monkeypatch):
-    deal = _Run._deal
+    deal = LevelRun.deal
 
     def failing(self, plan):
         pieces, n_landmarks = deal(self, plan)
         return pieces.mapPartitionsWithIndex(fails_once), n_landmarks
 
-    monkeypatch.setattr(_Run, "_deal", failing)
+    monkeypatch.setattr(LevelRun, "deal", failing)
     again = ODMClassifier(**LEVELS).fit(data)
     assert again.odm.decision_function(X).tobytes() == levels.odm.decision_function(X).tobytes()
     assert again.gap == levels.gap
@@ -139,7 +146,7 @@ def test_stop_level_has_the_gap_of_its_average_on_all_rows(data):
     with pytest.warns(odmlib.ConvergenceWarning, match="ended at level 1, as asked"):
         model = ODMClassifier(**LEVELS, stopLevel=1).fit(data)
     report, function = model.report, model.odm.function
-    # the objective and the dual of spec/sodm.md section 1, from the whole kernel matrix
+    # the objective and the dual, from the whole kernel matrix
     squares = (X * X).sum(axis=1)
     kernel = np.exp(-GAMMA * (squares[:, None] + squares - 2 * X @ X.T))
     duals = np.zeros(len(Y))

@@ -5,21 +5,19 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from odmlib.model.margins import margin_summary
 from odmlib.names import QUANTILES
-from odmlib.selection.margins import margin_summary
-from odmlib.spark import margins as spark_margins
 from odmlib.spark.margins import margin_part, margins_together
 
 
 @pytest.mark.parametrize("points", [50, 100_000])
-def test_blocks_together_are_as_one(monkeypatch, points):
-    monkeypatch.setattr(spark_margins, "POINTS", points)
+def test_blocks_together_are_as_one(points):
     rng = np.random.default_rng(1)
     margins = np.concatenate([rng.normal(1, 0.5, 5000), [-1e6, 1e6], rng.normal(2, 1, 3)])
     weights = rng.integers(0, 4, len(margins)).astype(float)
     signs = np.where(rng.random(len(margins)) < 0.5, 1.0, -1.0)
     cuts = [0, 1700, 1701, 4000, 5002, len(margins)]
-    parts = [margin_part(margins[a:b], weights[a:b], signs[a:b]) for a, b in pairwise(cuts)]
+    parts = [margin_part(margins[a:b], weights[a:b], signs[a:b], points) for a, b in pairwise(cuts)]
     together, exact = margins_together(parts), margin_summary(margins, weights)
     for name in ("mean", "variance", "min"):
         assert together[name] == pytest.approx(exact[name], rel=1e-9)

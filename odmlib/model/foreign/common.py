@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from odmlib.data._reader import parse_number
+from odmlib._core.arrays import Floats
 from odmlib.data.labels import python_label
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
-from odmlib.model.functions import Function, LinearFunction
+from odmlib.model.functions import Function
 from odmlib.model.model import Model
-from odmlib.model.text_reader import ModelReader
+from odmlib.model.text_format import ModelReader, whole
 from odmlib.names import CONVERTED
 
 LARGEST_LABEL = 2**31 - 1  # both programs keep labels as C's int
@@ -26,8 +23,8 @@ def whole_labels(model: Model, program: str) -> list[int]:
     """The labels as the other program can hold them; ParameterError names the first that it cannot."""
     labels = []
     for label in map(python_label, model.labels):
-        whole = isinstance(label, int) and not isinstance(label, bool)
-        if not whole or not -LARGEST_LABEL - 1 <= label <= LARGEST_LABEL:
+        is_whole = isinstance(label, int) and not isinstance(label, bool)
+        if not is_whole or not -LARGEST_LABEL - 1 <= label <= LARGEST_LABEL:
             raise ParameterError(
                 f"label {label!r} cannot be converted: labels of a {program} model are whole numbers from "
                 f"{-LARGEST_LABEL - 1} to {LARGEST_LABEL}"
@@ -36,13 +33,10 @@ def whole_labels(model: Model, program: str) -> list[int]:
     return labels
 
 
-def number_text(value: float) -> str:
-    """A text that C's strtod reads back to the same number."""
-    return repr(float(value)).removesuffix(".0")
-
-
-def numbers_text(values: Any) -> str:
-    return " ".join(map(number_text, values))
+def refuse_overflow(program: str, *numbers: Any) -> None:
+    """ParameterError unless all numbers that the file would hold are finite."""
+    if not all(np.isfinite(part).all() for part in numbers):
+        raise ParameterError(f"the numbers of the model overflow in {program}'s form; scale the data")
 
 
 class ForeignReader(ModelReader):
@@ -50,20 +44,16 @@ class ForeignReader(ModelReader):
 
     has_magic = False
 
-    def take_numbers(self, key: str, count: int) -> NDArray[np.float64]:
-        """A header field of so many finite numbers."""
+    def take_kind(self, key: str, what: str, classifiers: tuple[str, ...]) -> str:
+        """Which of the program's machines it is."""
+        kind = self.take(key, str, what)
+        if kind not in classifiers:
+            known = ", ".join(classifiers)
+            raise self.fault(f"{key}: only classifiers ({known}) can be converted, found '{kind[:60]}'")
+        return kind
 
-        def convert(text: str) -> NDArray[np.float64]:
-            numbers = [parse_number(word.encode()) for word in text.split()]
-            if len(numbers) != count or any(n is None or not math.isfinite(n) for n in numbers):
-                raise ValueError
-            return np.array(numbers, dtype=np.float64)
-
-        expected = f"{count} number" + ("s" if count != 1 else "")
-        return self.take(key, convert, expected)
-
-    def take_labels(self, n_classes: int) -> NDArray[np.float64]:
-        def convert(text: str) -> NDArray[np.float64]:
+    def take_labels(self, n_classes: int) -> Floats:
+        def convert(text: str) -> Floats:
             words = text.split()
             if len(words) != n_classes or len(set(words)) != n_classes or not all(map(_is_whole, words)):
                 raise ValueError
@@ -71,18 +61,14 @@ class ForeignReader(ModelReader):
 
         return self.take("label", convert, f"{n_classes} different whole numbers")
 
-    def take_classes(self) -> int:
-        return self.take("nr_class", whole_from(2), "a whole number of 2 or more")
-
-    def refuse_rest(self) -> None:
-        if self.fields:
-            key, (_, line) = next(iter(self.fields.items()))
-            raise self.fault(f"unknown key '{key[:60]}'", line)
+    def take_whole(self, key: str, least: int = 0) -> int:
+        expected = "a whole number" + (f" of {least} or more" if least else "")
+        return self.take(key, whole(LARGEST_COUNT, least), expected)
 
     def made(
         self,
         formula: KernelFormula,
-        labels: NDArray[np.float64],
+        labels: Floats,
         n_features: int,
         function: Function,
         scheme: str,
@@ -104,29 +90,11 @@ class ForeignReader(ModelReader):
             "status": CONVERTED,
             "solver": origin,
             "margin": {},
-            "support_vectors": None if isinstance(function, LinearFunction) else function.n_vectors,
+            "support_vectors": function.n_vectors,
         }
         return Model(
-            "svm",
-            formula,
-            labels,
-            n_features,
-            function,
-            parameters,
-            report,
-            zero_based,
-            scheme,
-            extras or {},
+            "svm", formula, labels, n_features, function, parameters, report, zero_based, scheme, extras or {}
         )
-
-
-def whole_from(low: int) -> Callable[[str], int]:
-    def convert(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or not low <= int(text[:12]) <= LARGEST_COUNT:
-            raise ValueError
-        return int(text)
-
-    return convert
 
 
 def _is_whole(word: str) -> bool:

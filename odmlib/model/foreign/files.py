@@ -4,45 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odmlib.data.files import Source, Target, open_input, open_output
-from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
+from odmlib.data.files import Source, Target, open_output
+from odmlib.errors import ModelFormatError, ParameterError
 from odmlib.model.foreign.liblinear import LiblinearReader, liblinear_text
 from odmlib.model.foreign.libsvm import LibsvmReader, can_hold_probabilities, libsvm_text
 from odmlib.model.functions import LinearFunction, RoutedFunction
 from odmlib.model.model import Model
-from odmlib.model.text_format import MAGIC, check_magic
-from odmlib.model.text_reader import ModelReader
+from odmlib.model.text_format import ModelReader, check_magic, read_text
+from odmlib.model.text_writer import MAGIC
 
 FORMS = ("libsvm", "liblinear")
 
 
-def load_foreign_model(source: Source, features: int | None = None) -> Model:
+def load_foreign_model(source: Source, features: int | None = None, max_unpacked: int | None = None) -> Model:
     """Read a model file of LIBSVM or LIBLINEAR; our own are read too.
 
-    source    a path, "-" for standard input, an open file, or bytes
-    features  number of features of the data; LIBSVM's files do not say it. By default that of the model's
-              vectors, or without limit where unseen features count (rbf)
+    source        a path, "-" for standard input, an open file, or bytes
+    features      number of features of the data; LIBSVM's files do not say it. By default that of the model's
+                  vectors, or without limit where unseen features count (rbf)
+    max_unpacked  bytes to which a packed file may unpack; by default 200 times its size and 64 MB
     """
-    return read_any_model(source, features)[0]
+    return read_any_model(source, features, max_unpacked)[0]
 
 
-def read_any_model(source: Source, features: int | None = None) -> tuple[Model, str]:
+def read_any_model(
+    source: Source, features: int | None = None, max_unpacked: int | None = None
+) -> tuple[Model, str]:
     """A model and whose it was: odmlib, libsvm or liblinear, told apart by what the file holds."""
-    try:
-        with open_input(source) as stream:
-            name = stream.name
-            text = bytearray(stream.read())
-    except DataFormatError as error:  # a packed file that does not unpack
-        raise ModelFormatError(error.message, error.path, error.line, error.column) from None
+    text, name = read_text(source, max_unpacked, ours=False)
     form = form_of(text)
     if form == "odmlib":
         check_magic(bytes(text[:200]), name)
         return ModelReader(text, name).model(), form
-    if form == "libsvm":
-        return LibsvmReader(text, name).read(features), form
-    if form == "liblinear":
-        return LiblinearReader(text, name).read(features), form
-    raise ModelFormatError("not a model of odmlib, LIBSVM or LIBLINEAR", name, 1)
+    if form is None:
+        raise ModelFormatError("not a model of odmlib, LIBSVM or LIBLINEAR", name, 1)
+    reader = LibsvmReader if form == "libsvm" else LiblinearReader
+    return reader(text, name).read(features), form
 
 
 def form_of(text: bytes | bytearray) -> str | None:
@@ -76,8 +73,7 @@ def save_foreign_model(model: Model, target: Target, form: str | None = None) ->
     form  libsvm or liblinear; by default the latter for linear models
     """
     with open_output(target) as stream:
-        for piece in foreign_text(model, form):
-            stream.write(piece)
+        stream.writelines(foreign_text(model, form))
 
 
 def losses(model: Model, form: str) -> list[str]:

@@ -10,36 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Codes, Floats
 from odmlib.data._reader import parse_number
 from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
-from odmlib.model.foreign.common import (
-    ForeignReader,
-    number_text,
-    numbers_text,
-    whole_from,
-    whole_labels,
-)
+from odmlib.model.foreign.common import ForeignReader, refuse_overflow, whole_labels
 from odmlib.model.functions import LinearFunction
 from odmlib.model.model import Model
-
-Floats = NDArray[np.float64]
+from odmlib.model.text_writer import number_text, numbers_text
 
 # the solver of LIBLINEAR that is nearest to the machine: for prediction all these are one
 SOLVERS = {"svm": "L2R_L1LOSS_SVC_DUAL", "mcodm": "MCSVM_CS"}
 ANY_SOLVER = "L2R_L2LOSS_SVC"
 LOGISTIC = ("L2R_LR", "L2R_LR_DUAL", "L1R_LR")
 CLASSIFIERS = (
-    "L2R_L2LOSS_SVC_DUAL",
-    "L2R_L2LOSS_SVC",
-    "L2R_L1LOSS_SVC_DUAL",
-    "MCSVM_CS",
-    "L1R_L2LOSS_SVC",
-    *LOGISTIC,
-)
+    "L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC", "L2R_L1LOSS_SVC_DUAL", "MCSVM_CS", "L1R_L2LOSS_SVC", *LOGISTIC,
+)  # fmt: skip
 WIDEST = 1 << 24  # features that are written even if they weigh nothing: a line each
 BLOCK_LINES = 1 << 14
 
@@ -54,37 +42,36 @@ def liblinear_text(model: Model) -> Iterator[bytes]:
     labels = whole_labels(model, "LIBLINEAR")
     terms, bias_weights, offsets = function.terms, function.bias_weights, function.offsets
     if model.n_classes == 2 and model.scheme != "binary":
-        terms = Dataset.from_any(function.weights[:, :1] - function.weights[:, 1:])
-        bias_weights, offsets = bias_weights[:1] - bias_weights[1:], offsets[:1] - offsets[1:]
+        with np.errstate(over="ignore"):  # refused below
+            difference = function.weights[:, :1] - function.weights[:, 1:]
+            bias_weights, offsets = bias_weights[:1] - bias_weights[1:], offsets[:1] - offsets[1:]
+        refuse_overflow("LIBLINEAR", difference)
+        terms = Dataset.from_any(difference)
     n_features = model.n_features
     if n_features > WIDEST:
         n_features = int(function.columns.max()) + 1 if len(function.columns) else 0
     bias, last = (function.bias, bias_weights) if function.bias else (-1.0, None)
     if offsets.any():
-        bias, last = 1.0, function.bias * bias_weights - offsets
+        with np.errstate(over="ignore", invalid="ignore"):
+            bias, last = 1.0, function.bias * bias_weights - offsets
+    refuse_overflow("LIBLINEAR", terms.values, [] if last is None else last)
     solver = ANY_SOLVER if model.n_classes == 2 else SOLVERS.get(model.machine, ANY_SOLVER)
-    yield "\n".join(
-        [
-            f"solver_type {solver}",
-            f"nr_class {model.n_classes}",
-            f"label {' '.join(map(str, labels))}",
-            f"nr_feature {n_features}",
-            f"bias {number_text(bias)}",
-            "w\n",
-        ]
+    yield (
+        f"solver_type {solver}\nnr_class {model.n_classes}\nlabel {' '.join(map(str, labels))}\n"
+        f"nr_feature {n_features}\nbias {number_text(bias)}\nw\n"
     ).encode()
     yield from _weight_lines(function.columns.astype(np.int64), terms, n_features)
     if last is not None:
         yield numbers_text(last.tolist()).encode() + b" \n"
 
 
-def _weight_lines(columns: NDArray[np.int64], terms: Dataset, n_features: int) -> Iterator[bytes]:
+def _weight_lines(columns: Codes, terms: Dataset, n_features: int) -> Iterator[bytes]:
     """Every feature has its line, in the order of features; LIBLINEAR ends each number with a blank."""
     for begin in range(0, n_features, BLOCK_LINES):
         end = min(begin + BLOCK_LINES, n_features)
         first, last = np.searchsorted(columns, [begin, end])
         weights = np.zeros((end - begin, terms.n_features))
-        weights[columns[first:last] - begin] = terms.take(np.arange(first, last)).to_dense()
+        weights[columns[first:last] - begin] = terms.part(first, last).to_dense()
         yield "".join(numbers_text(row) + " \n" for row in weights.tolist()).encode()
 
 
@@ -94,15 +81,10 @@ class LiblinearReader(ForeignReader):
     sections = ("w",)
 
     def read(self, features: int | None) -> Model:
-        solver = self.take("solver_type", str, "a solver")
-        if solver not in CLASSIFIERS:
-            raise self.fault(
-                f"solver_type: only classifiers ({', '.join(CLASSIFIERS)}) can be converted, "
-                f"found '{solver[:60]}'"
-            )
-        k = self.take_classes()
+        solver = self.take_kind("solver_type", "a solver", CLASSIFIERS)
+        k = self.take_whole("nr_class", 2)
         labels = self.take_labels(k)
-        n_features = self.take("nr_feature", whole_from(0), "a whole number")
+        n_features = self.take_whole("nr_feature")
         bias = float(self.take_numbers("bias", 1)[0])
         self.refuse_rest()
         if features is not None and features < n_features:

@@ -17,37 +17,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from odmlib._core.arrays import Codes, Floats
 from odmlib.data._reader import parse_number
 from odmlib.data.dataset import MAX_FEATURES, Dataset, from_entries
-from odmlib.data.reading import parse_rows
 from odmlib.data.writing import BLOCK_VALUES, format_rows
 from odmlib.errors import ModelFormatError, ParameterError
 from odmlib.kernels.formula import KernelFormula
-from odmlib.model.foreign.common import (
-    LARGEST_COUNT,
-    ForeignReader,
-    number_text,
-    numbers_text,
-    whole_from,
-    whole_labels,
-)
+from odmlib.model.foreign.common import LARGEST_COUNT, ForeignReader, refuse_overflow, whole_labels
 from odmlib.model.functions import Function, KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
 from odmlib.model.schemes import class_pairs, pair_output
+from odmlib.model.text_format import whole
+from odmlib.model.text_writer import number_text, numbers_text
+from odmlib.names import KERNELS
 from odmlib.parameters import MAX_DEGREE
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
-
-KERNEL_NAMES = {
-    "linear": "linear",
-    "poly": "polynomial",
-    "rbf": "rbf",
-    "sigmoid": "sigmoid",
-    "precomputed": "precomputed",
-}
+KERNEL_NAMES = {name: name for name in KERNELS} | {"poly": "polynomial"}
 OUR_KERNELS = {theirs: ours for ours, theirs in KERNEL_NAMES.items()}
 CLASSIFIERS = ("c_svc", "nu_svc")
 
@@ -58,10 +44,13 @@ CLASSIFIERS = ("c_svc", "nu_svc")
 def libsvm_text(model: Model) -> Iterator[bytes]:
     """The model file in pieces; ParameterError where LIBSVM cannot hold the model."""
     labels = whole_labels(model, "LIBSVM")
-    vectors, zero_based, terms, constants = _expansion(model)
-    pairs = _pair_terms(model.scheme, terms, model.n_classes)
-    owners, classes, coefficients = _owned(pairs, model.n_classes)
-    yield _header(model, labels, _pair_constants(model.scheme, constants), classes).encode()
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        vectors, zero_based, terms, constants = _expansion(model)
+        pairs = _pair_terms(model.scheme, terms, model.n_classes)
+        owners, classes, coefficients = _owned(pairs, model.n_classes)
+        rho = _pair_constants(model.scheme, constants)
+    refuse_overflow("LIBSVM", rho, coefficients.values, vectors.values)
+    yield _header(model, labels, rho, classes).encode()
     yield from _vector_lines(vectors.take(owners), coefficients, zero_based)
 
 
@@ -71,20 +60,15 @@ def _expansion(model: Model) -> tuple[Dataset, bool, Dataset, Floats]:
     match function:
         case LinearFunction():
             # one vector of weights per output
-            terms = function.terms
-            order = np.lexsort((terms.row_of_each(), terms.indices))
-            outputs = terms.indices[order].astype(np.int64)
-            columns = function.columns[terms.row_of_each()[order]].astype(np.int64)
-            shape = (function.n_outputs, model.n_features)
-            weights = from_entries(outputs, columns, terms.values[order], shape)
+            terms, shape = function.terms, (function.n_outputs, model.n_features)
+            columns = function.columns[terms.row_of_each()].astype(np.int64)
+            weights = from_entries(terms.indices.astype(np.int64), columns, terms.values, shape)
             constants = function.offsets - function.bias * function.bias_weights
             return weights, model.zero_based, Dataset.from_any(np.eye(function.n_outputs)), constants
         case KernelFunction():
             vectors, zero_based, bias = function.vectors, model.zero_based, function.formula.bias
         case PrecomputedFunction():
-            n, serials = function.n_vectors, function.serials.astype(np.float64)
-            vectors = Dataset(np.arange(n + 1, dtype=np.int64), np.zeros(n, np.int32), serials, 1)
-            zero_based, bias = True, function.bias
+            vectors, zero_based, bias = function.vectors, True, function.bias
     terms = function.terms
     sums = np.bincount(terms.indices, terms.values, minlength=function.n_outputs)
     return vectors, zero_based, terms, function.offsets - bias * bias * sums
@@ -175,8 +159,8 @@ def _vector_lines(vectors: Dataset, coefficients: Dataset, zero_based: bool) -> 
     step = max(1, BLOCK_VALUES // average)
     for begin in range(0, vectors.n_rows, step):
         end = min(begin + step, vectors.n_rows)
-        numbers = coefficients.take(np.arange(begin, end)).to_dense()
-        text = format_rows(vectors.take(np.arange(begin, end)), numbers[:, -1].copy(), zero_based=zero_based)
+        numbers = coefficients.part(begin, end).to_dense()
+        text = format_rows(vectors.part(begin, end), numbers[:, -1].copy(), zero_based=zero_based)
         if width == 1:
             yield text
             continue
@@ -195,13 +179,9 @@ class LibsvmReader(ForeignReader):
     sections = ("SV",)
 
     def read(self, features: int | None) -> Model:
-        kind = self.take("svm_type", str, "a type of machine")
-        if kind not in CLASSIFIERS:
-            raise self.fault(
-                f"svm_type: only classifiers ({', '.join(CLASSIFIERS)}) can be converted, found '{kind[:60]}'"
-            )
+        kind = self.take_kind("svm_type", "a type of machine", CLASSIFIERS)
         formula = self._formula()
-        k = self.take_classes()
+        k = self.take_whole("nr_class", 2)
         n_pairs = k * (k - 1) // 2
         if n_pairs > len(self.text):
             raise self.fault(f"nr_class: {k} classes have {n_pairs} pairs, more than the file can hold")
@@ -211,7 +191,7 @@ class LibsvmReader(ForeignReader):
         if "probA" in self.fields or "probB" in self.fields:
             extras["probability_slopes"] = tuple((-self.take_numbers("probA", n_pairs)).tolist())
             extras["probability_offsets"] = tuple((-self.take_numbers("probB", n_pairs)).tolist())
-        total = self.take("total_sv", whole_from(0), "a whole number")
+        total = self.take_whole("total_sv")
         counts = self.take("nr_sv", _counts(k), f"{k} whole numbers")
         self.refuse_rest()
         if sum(counts) != total:
@@ -237,17 +217,8 @@ class LibsvmReader(ForeignReader):
             raise ParameterError(
                 f"features: the vectors of the model have {vectors.n_features}, not {features}"
             )
-        scheme = "binary" if k == 2 else "ovo"
-        return self.made(
-            formula,
-            labels,
-            features,
-            function,
-            scheme,
-            f"LIBSVM {kind}",
-            zero_based and not precomputed,
-            extras,
-        )
+        scheme, zero_based = "binary" if k == 2 else "ovo", zero_based and not precomputed
+        return self.made(formula, labels, features, function, scheme, f"LIBSVM {kind}", zero_based, extras)
 
     def _formula(self) -> KernelFormula:
         theirs = self.take("kernel_type", str, "a kernel")
@@ -257,7 +228,7 @@ class LibsvmReader(ForeignReader):
         numbers: dict[str, Any] = {}
         for key in KernelFormula(name).parameter_names:
             if key == "degree":
-                numbers[key] = self.take(key, whole_from(0), f"a whole number from 1 to {MAX_DEGREE}")
+                numbers[key] = self.take(key, whole(LARGEST_COUNT), f"a whole number from 1 to {MAX_DEGREE}")
             else:
                 numbers[key] = float(self.take_numbers(key, 1)[0])
         try:
@@ -273,28 +244,16 @@ class LibsvmReader(ForeignReader):
         if k > 2:
             text, lead, prefixes = self._parted(bytes(text), k)
         zero_based = precomputed
-        try:
-            vectors, last = self._parsed(text, zero_based)
-        except ModelFormatError as error:
-            if zero_based or "an index of 1 or more" not in error.message:
-                raise self._shifted(error, prefixes) from None
-            zero_based = True
+        while True:
             try:
-                vectors, last = self._parsed(text, zero_based)
-            except ModelFormatError as other:
-                raise self._shifted(other, prefixes) from None
+                vectors, last = self._rows(text, None, zero_based)
+                break
+            except ModelFormatError as error:
+                if zero_based or "an index of 1 or more" not in error.message:
+                    raise self._shifted(error, prefixes) from None
+                zero_based = True
         coefficients = np.column_stack([lead, last]) if k > 2 else last.reshape(-1, 1)
         return vectors, Dataset.from_any(coefficients), zero_based
-
-    def _parsed(self, text: bytes | memoryview, zero_based: bool) -> tuple[Dataset, Floats]:
-        return parse_rows(
-            text,
-            self.name,
-            first_line=self.body_line,
-            zero_based=zero_based,
-            error=ModelFormatError,
-            strict_lines=True,
-        )
 
     def _parted(self, text: bytes, k: int) -> tuple[bytes, Floats, list[int]]:
         """The lines without their first k - 2 coefficients, these, and how many bytes were taken."""
@@ -354,6 +313,6 @@ def _counts(k: int) -> Any:
         words = text.split()
         if len(words) != k:
             raise ValueError
-        return [whole_from(0)(word) for word in words]
+        return [whole(LARGEST_COUNT)(word) for word in words]
 
     return convert

@@ -13,7 +13,8 @@ from odmlib.model.foreign.files import form_of, load_foreign_model, save_foreign
 from odmlib.model.foreign.liblinear import liblinear_text
 from odmlib.model.foreign.libsvm import libsvm_text
 from odmlib.model.model import Model
-from odmlib.model.text_format import load_model, model_text
+from odmlib.model.text_format import load_model
+from odmlib.model.text_writer import model_text
 from tests.model.examples import make_model
 
 ROWS = np.random.default_rng(3).normal(size=(40, 6)).round(4)

@@ -1,0 +1,151 @@
+"""What a tool that trains tells of its data and its model: on stderr, and in files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import IO, TYPE_CHECKING, Any
+
+from odmlib._version import __version__
+from odmlib.cli.common import say, shown_name, warn
+
+if TYPE_CHECKING:
+    from odmlib.data.problem import Problem
+    from odmlib.model.model import Model
+    from odmlib.options import TrainOptions
+
+
+def teller(arguments: argparse.Namespace, program: str) -> Callable[[str], None]:
+    return (lambda line: None) if arguments.quiet else (lambda line: say(program, line))
+
+
+def describe_data(labels: Any, rows: int, features: int, nonzeros: int, n_unlabeled: int = 0) -> str:
+    from odmlib.data.labels import show_labels
+
+    unlabeled = f" ({n_unlabeled} unlabeled)" if n_unlabeled else ""
+    return f"{rows} rows{unlabeled}, {features} features, {nonzeros} nonzeros, labels {show_labels(labels)}"
+
+
+def describe_problem(problem: Problem) -> str:
+    rows = problem.rows
+    return describe_data(problem.labels, rows.n_rows, rows.n_features, rows.n_nonzeros, problem.n_unlabeled)
+
+
+def warn_of_many_folds(program: str, folds: int, problem: Problem) -> None:
+    if folds > problem.rows.n_rows:
+        warn(program, f"{folds} folds for {problem.rows.n_rows} rows: leaving out one row at a time")
+
+
+def describe_model(model: Model) -> Iterator[str]:
+    report, margin = model.report, model.report["margin"]
+    parameters = ", ".join(
+        f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}"
+        for name, value in model.parameters.items()
+        if name != "tol"
+    )
+    yield f"{model.machine}, {model.formula.name} kernel: {parameters}"
+    if tasks := report.get("tasks"):
+        done = sum(task["status"] == "converged" for task in tasks)
+        scheme = {"ovo": "one-vs-one", "ovr": "one-vs-rest"}.get(model.scheme, model.scheme)
+        yield f"{model.n_classes} classes, {scheme}: {done} of {len(tasks)} tasks converged"
+    yield (
+        f"{report['status']} after {report['iterations']} iterations ({report['solver']}), "
+        f"{report['seconds']['train']:.2f} s: "
+        f"objective {report['primal']:.6g}, relative gap {report['gap']:.1e}"
+    )
+    if notes := report.get("semi_supervised"):
+        yield from describe_search(notes)
+    if approximation := report.get("approximation"):
+        yield (
+            f"Nystrom over {approximation['rank']} landmarks: "
+            f"{100 * approximation['trace_error']:.2g}% of the kernel's trace is left out; "
+            "objective and gap are those of machines over the landmarks"
+        )
+    if probability := report.get("probability"):
+        yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
+    if shift := report["details"].get("shift"):
+        yield f"the kernel is not positive semidefinite: trained with {shift:.3g} added to its diagonal"
+    support = "" if model.n_support is None else f"{model.n_support} support vectors; "
+    yield (
+        f"{support}margins: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
+        f"minimum {margin['min']:.4g}, median {margin['quantiles']['0.5']:.4g}"
+    )
+
+
+def describe_search(notes: dict[str, Any]) -> Iterator[str]:
+    """How ssodm labeled the unlabeled rows."""
+    for place, note in enumerate(notes.get("tasks", [notes]), 1):
+        task = f"task {place}: " if "tasks" in notes else ""
+        low, high = note["positives"]
+        found = "" if note["P"] is None else f", objective {note['P']:.6g}"
+        found += "" if note["J"] is None else f", relaxed {note['J']:.6g} after {note['cuts']} cuts"
+        yield (
+            f"{task}{note['branch']}: {note['assigned_positive']} unlabeled rows positive "
+            f"({low} to {high} allowed), {100 * note['disagreement']:.3g}% against the supervised machine"
+            f"{found}"
+        )
+
+
+def open_wanted(target: str | None, text: bool = True) -> AbstractContextManager[IO[Any] | None]:
+    """An output file; none where none is wanted, which the functions below take as well."""
+    if target is None:
+        return nullcontext()
+    from odmlib.data.files import open_output
+
+    return open_output(target, text)
+
+
+def write_report(file: IO[str] | None, report: dict[str, Any]) -> None:
+    if file is not None:  # flushed, so that a full disk shows before the model replaces an older one
+        print(json.dumps(plain(report), indent=2), file=file, flush=True)
+
+
+def report_head(problem: Problem, options: TrainOptions) -> dict[str, Any]:
+    """What a report about several trainings begins with."""
+    return {
+        "version": __version__,
+        "machine": options.machine,
+        "kernel": options.kernel,
+        "rows": problem.rows.n_rows,
+        "features": problem.rows.n_features,
+        "nonzeros": problem.rows.n_nonzeros,
+        "threads": options.n_threads,
+        "seed": options.seed,
+    }
+
+
+def write_lines(file: IO[str] | None, numbers: Any) -> None:
+    """Numbers, one per line in full precision."""
+    if file is None:
+        return
+    for begin in range(0, len(numbers), 1 << 16):
+        some = numbers[begin : begin + (1 << 16)]
+        some = some.tolist() if hasattr(some, "tolist") else some
+        file.write("".join(f"{number!r}\n" for number in some))
+    file.flush()
+
+
+def write_page(
+    file: IO[str] | None, model: Model, problem: Problem | None, arguments: argparse.Namespace
+) -> None:
+    if file is None:
+        return
+    from odmlib.plots.page import report_page
+
+    name = os.path.basename(shown_name(arguments.training_set_file))
+    file.writelines(report_page(model, problem, name, arguments.command))
+    file.flush()
+
+
+def plain(value: Any) -> Any:
+    """A report as JSON can say it: numbers that are not finite (a gap not known yet) become null."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,131 @@
+"""What odm-train, odm-grid, odm-easy, odm-plot and svmutil share: the options of TrainOptions as flags, data
+with weights and serials from files, and models in the files' terms."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from odmlib.cli.common import bad_values_as_usage, shown_name
+from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
+from odmlib.errors import OdmError, ParameterError
+from odmlib.names import LEAVE_ONE_OUT_MACHINES
+from odmlib.options import TrainOptions, option_fields
+
+if TYPE_CHECKING:
+    from odmlib._core.arrays import Floats, Places
+    from odmlib.data.problem import Problem
+    from odmlib.model.model import Model
+
+DATA_FLAGS = ("-w", "-W", "--weights", "--features", "--zero-based")
+
+
+def add_training_options(parser: ToolParser, without: Sequence[str] = ()) -> None:
+    """The options of TrainOptions, and those of the data; for every tool that trains."""
+    for option in option_fields():
+        usage = option.metadata["usage"]
+        if not usage or option.name in without:
+            continue
+        details: dict[str, Any] = {"type": option.metadata["kind"].read}
+        if usage.startswith("-h "):  # LIBSVM's shrinking; a bare -h asks for help
+            details = {"alone": "--help", "choices": ("0", "1")}
+        parser.option(usage, with_default(option), dest=option.name, **details)
+    parser.option("-w LABEL W", "-wLABEL W: weight of a class, repeatable", type=number, action="append")
+    parser.option("-W --weights FILE", "row weights, one number per line")
+    parser.option("--features N", "number of features", type=positive_whole_number)
+    parser.option("--zero-based", "feature indices in the file count from 0")
+
+
+def with_default(option: dataclasses.Field) -> str:
+    text = option.metadata["help"].replace("%", "%%")
+    if option.default is None:
+        return text
+    shown = int(option.default) if isinstance(option.default, bool) else option.default
+    return f"{text} (default {shown:g})" if isinstance(shown, float) else f"{text} (default {shown})"
+
+
+def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the command line says of TrainOptions."""
+    given = {
+        option.name: getattr(arguments, option.name)
+        for option in option_fields()
+        if option.metadata["flags"] and getattr(arguments, option.name, None) is not None
+    }
+    if "shrinking" in given:
+        given["shrinking"] = given["shrinking"] == "1"
+    if arguments.w:
+        from odmlib.data.labels import python_label
+
+        given["class_weight"] = {python_label(label): weight for label, weight in arguments.w}
+    return given
+
+
+def checked_options(arguments: argparse.Namespace) -> TrainOptions:
+    """The options; what is out of range is bad usage, and so are -v and --loo that make no sense."""
+    if arguments.v is not None and arguments.v < 2:
+        raise UsageError(f"-v: cross-validation needs at least 2 folds, found {arguments.v}")
+    if arguments.v is not None and arguments.loo:
+        raise UsageError("-v and --loo are two ways to the same end; give one of them")
+    with bad_values_as_usage():
+        options = TrainOptions(**given_options(arguments))
+    if arguments.loo and options.machine not in LEAVE_ONE_OUT_MACHINES:
+        known = ", ".join(LEAVE_ONE_OUT_MACHINES)
+        raise UsageError(
+            f"--loo is for machine {known} (-n 0 -p 0: the SVM with squared loss); use -v N instead"
+        )
+    return options
+
+
+def read_problem(arguments: argparse.Namespace, options: TrainOptions) -> tuple[Problem, Places | None, int]:
+    """The rows with their weights, a precomputed kernel's serials, and the number of columns in the file."""
+    from odmlib.data.precomputed import training_matrix
+    from odmlib.data.reading import read_dataset
+    from odmlib.machines.training import make_problem
+
+    path, features, precomputed = (
+        arguments.training_set_file,
+        arguments.features,
+        options.kernel == "precomputed",
+    )
+    rows, labels = read_dataset(
+        path,
+        features=features + 1 if precomputed and features else features,  # column 0 holds the serials
+        zero_based=arguments.zero_based or precomputed,
+        threads=options.threads,
+    )
+    serials, n_columns = None, rows.n_features
+    if precomputed:
+        rows, serials, n_columns = training_matrix(rows, shown_name(path))
+    weights = read_weights(arguments.weights, rows.n_rows) if arguments.weights else None
+    try:
+        problem = make_problem(rows, labels, options.but(sample_weight=weights))
+        problem.require_classes(options.machine)
+        return problem, serials, n_columns
+    except ParameterError as error:
+        raise OdmError(f"{shown_name(path)}: {error}") from None
+
+
+def read_weights(path: str, n_rows: int) -> Floats:
+    """Row weights: a file of single numbers is a data file whose rows are all label."""
+    from odmlib.data.problem import check_sample_weights
+    from odmlib.data.reading import read_dataset
+
+    rows, weights = read_dataset(path)
+    if rows.n_nonzeros:
+        raise OdmError(f"{shown_name(path)}: expected one number per line, found index:value items")
+    try:
+        return check_sample_weights(weights, n_rows)
+    except ParameterError as error:
+        raise OdmError(f"{shown_name(path)}: {error}") from None
+
+
+def as_in_file(model: Model, zero_based: bool, serials: Places | None, n_columns: int) -> Model:
+    """The model in the terms of its training file: how it counts features, which serials its rows have."""
+    from odmlib.model.functions import PrecomputedFunction
+
+    if serials is not None and isinstance(model.function, PrecomputedFunction):
+        function = dataclasses.replace(model.function, serials=serials[model.function.serials - 1])
+        model = dataclasses.replace(model, function=function, n_features=n_columns)
+    return dataclasses.replace(model, zero_based=zero_based)

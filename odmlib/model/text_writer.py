@@ -1,0 +1,146 @@
+"""Writing a model file; text_format.py says what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from odmlib._version import __version__
+from odmlib.data.dataset import Dataset, from_entries, stacked, without_zeros
+from odmlib.data.labels import write_labels
+from odmlib.data.writing import format_blocks
+from odmlib.errors import ParameterError
+from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction, RoutedFunction
+
+if TYPE_CHECKING:
+    from odmlib.model.model import Model
+
+MAGIC = "odmlib model"
+VERSION = 1
+
+
+# Optional parts of a model: a list of numbers, one per output, under each of these keys of the header. Files
+# have them in this order. A model without one is as good as before; a file that has it twice, too short or
+# too long is refused.
+EXTRAS = (
+    "theta_midpoint",  # kmomd: both thresholds, of which `offsets` are one
+    "theta_kkt",
+    "norm",  # kmomd: |v| of the nearest points' difference
+    "semi_supervised",  # ssodm: 0 where the supervised machine was returned
+    "relaxed",  # ssodm: J of the relaxation
+    "disagreement",  # ssodm: share of the unlabeled rows labeled against the supervised machine
+    "positives_low",  # ssodm: bounds for the number of positive labels among the unlabeled rows
+    "positives_high",
+    "probability_slopes",  # model/probability.py
+    "probability_offsets",
+)
+
+
+def model_text(model: Model) -> Iterator[bytes]:
+    """The model file in pieces."""
+    check_numbers(model)
+    header = "".join(f"{key} {value}\n" for key, value in _header(model))
+    yield f"{MAGIC} {VERSION}\n{header}".encode()
+    function = model.function
+    match function:
+        case LinearFunction():
+            columns, terms = _written_weights(function)
+            yield b"w\n"
+            yield from format_blocks(terms, columns + 1.0)
+        case KernelFunction() | PrecomputedFunction():
+            leading = yield from _leading_numbers(function.terms)
+            yield b"SV\n"
+            zero_based = isinstance(function, PrecomputedFunction)
+            yield from format_blocks(without_zeros(function.vectors), leading, zero_based)
+    yield b"end\n"
+
+
+def check_numbers(model: Model) -> None:
+    """Raise ParameterError where a number of the model is one that no model file may hold."""
+    report, function = model.report, model.function
+    known = {name: report[name] for name in ("primal", "dual", "gap") if report[name] is not None}
+    numbers: dict[str, Any] = {
+        name: value for name, value in model.parameters.items() if not isinstance(value, str)
+    }
+    numbers |= known | {f"margin_{name}": value for name, value in report["margin"].items()} | model.extras
+    numbers |= {"offsets": function.offsets, "coefficients": function.terms.values}
+    if isinstance(function, LinearFunction):
+        numbers["bias weights"] = function.bias_weights
+    for name, given in numbers.items():
+        values = np.asarray(list(given.values()) if isinstance(given, dict) else given, dtype=np.float64)
+        allowed = ~np.isnan(values) if name in ("dual", "gap") else np.isfinite(values)
+        if not allowed.all():
+            raise ParameterError(
+                f"the numbers of the model overflow: {name} is {values[~allowed][0]}, expected a finite "
+                "number; scale the features, or lower C (-c) and the weights"
+            )
+
+
+def _leading_numbers(terms: Dataset) -> Generator[bytes, None, Any]:
+    """The numbers that start the lines of the vectors; several outputs are written in a section before."""
+    if terms.n_features == 1:
+        return terms.to_dense()[:, 0]
+    numbers = np.arange(1.0, terms.n_rows + 1)
+    yield b"coefficients\n"
+    yield from format_blocks(without_zeros(terms), numbers)
+    return numbers
+
+
+def _written_weights(function: LinearFunction) -> tuple[Any, Dataset]:
+    """Columns with a weight that is not 0, the bias feature as column -1 before them, and their weights."""
+    columns, terms = function.columns.astype(np.int64), function.terms
+    bias = Dataset.from_any(function.bias_weights.reshape(1, -1))
+    written = without_zeros(stacked([bias, terms]))
+    used, places = np.unique(written.row_of_each(), return_inverse=True)
+    weights = from_entries(places, written.indices, written.values, (len(used), function.n_outputs))
+    return np.concatenate([[-1], columns])[used], weights
+
+
+def _header(model: Model) -> Iterator[tuple[str, object]]:
+    try:
+        label_type, labels = write_labels(model.labels)
+    except ValueError as error:
+        raise ParameterError(str(error)) from None
+    report = model.report
+    yield "tool", f"odmlib {__version__}"
+    yield "machine", model.machine
+    yield "kernel", model.formula.name
+    for name, value in model.parameters.items():
+        yield name, value if isinstance(value, str) else number_text(value)
+    if model.scheme != "binary":
+        yield "scheme", model.scheme
+    yield "label_type", label_type
+    yield "labels", labels
+    yield "features", model.n_features
+    yield "zero_based", int(model.zero_based)
+    for name in ("rows", "nonzeros", "status", "solver", "iterations"):
+        if report[name] is not None:  # of a model that another program trained
+            yield name, report[name]
+    for name in ("primal", "dual", "gap"):
+        if report[name] is not None:
+            yield name, number_text(report[name])
+    for name, value in report["margin"].items():
+        yield f"margin_{name}", numbers_text(value.values() if isinstance(value, dict) else [value])
+    if report["seed"] is not None:
+        yield "seed", report["seed"]
+    for key in sorted(model.extras, key=EXTRAS.index):
+        yield key, numbers_text(model.extras[key])
+    if model.function.offsets.any():
+        yield "offsets", numbers_text(model.function.offsets)
+    if isinstance(model.function, RoutedFunction):
+        yield "regions", model.function.n_regions
+    if isinstance(model.function, LinearFunction):
+        yield "weights", len(_written_weights(model.function)[0])
+    else:
+        yield "support_vectors", model.function.n_vectors
+
+
+def number_text(value: float) -> str:
+    """A text that reads back to the same number, by C's strtod too."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def numbers_text(values: Any) -> str:
+    return " ".join(map(number_text, values))

@@ -1,0 +1,107 @@
+"""What users call: odmlib.train, with probabilities where they are asked for, and odmlib.leave_one_out."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any
+
+import numpy as np
+
+from odmlib.data.problem import Problem
+from odmlib.errors import ConvergenceWarning, FallbackWarning
+from odmlib.machines.building import convergence_message
+from odmlib.machines.ssodm import fallback_message
+from odmlib.machines.training import make_problem, make_settings, train_problem
+from odmlib.model.model import Model
+from odmlib.model.text_writer import check_numbers
+from odmlib.options import TrainOptions, option_fields
+from odmlib.selection.leave_one_out import LeaveOneOut, check_machine, leave_one_out_of
+from odmlib.solvers.control import CONVERGED
+
+
+def train(X: Any, y: Any, **options: Any) -> Model:
+    settings = make_settings(options)
+    problem = make_problem(X, y, settings)
+    model = train_model(problem, settings)
+    if (message := fallback_message(model.report)) is not None:
+        warnings.warn(message, FallbackWarning, stacklevel=2)
+    if model.report["status"] != CONVERGED:
+        warnings.warn(convergence_message(model.report, settings.tol), ConvergenceWarning, stacklevel=2)
+    return model
+
+
+def train_model(problem: Problem, options: TrainOptions) -> Model:
+    """`train` for data that are checked already; never warns."""
+    model = train_problem(problem, options)
+    if options.probability:
+        from odmlib.selection.probabilities import with_probabilities
+
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # check_numbers sees it
+            model = with_probabilities(model, problem, options)
+    check_numbers(model)  # what training returns can be saved and loaded
+    return model
+
+
+def leave_one_out(X: Any, y: Any, **options: Any) -> LeaveOneOut:
+    """Train on all rows, and tell how each row would fare if it were left out.
+
+    Takes what `train` takes. C, gamma and the other rows' weights stay as they are. Exact as long as leaving
+    a row out moves no other row across an edge of the band; otherwise very near. Memory: one matrix of the
+    rows outside the band (linear machines: of the features, if those are fewer), at most `cache_mb`.
+
+    >>> import odmlib
+    >>> X, y = odmlib.read_data("data/wdbc.train.txt")
+    >>> result = odmlib.leave_one_out(X, y, kernel="linear", C=0.01)
+    >>> 0 <= result.errors <= result.bound
+    True
+    """
+    settings = make_settings(options)
+    problem = Problem.from_arrays(X, y, settings.sample_weight, settings.class_weight)
+    check_machine(settings)
+    model = train_model(problem, settings)
+    if model.report["status"] != CONVERGED:
+        warnings.warn(convergence_message(model.report, settings.tol), ConvergenceWarning, stacklevel=2)
+    return leave_one_out_of(model, problem, settings)
+
+
+def _describe_options() -> str:
+    lines = []
+    for option in option_fields():
+        flags = option.metadata["flags"]
+        default = "" if option.default is None else f", default {option.default!r}"
+        lines.append(
+            f"    {option.name}: {option.metadata['help']}{default}"
+            + (f" (flag {flags[0]})" if flags else "")
+        )
+    return "\n".join(lines)
+
+
+train.__doc__ = f"""Train a machine and return its Model.
+
+X: rows of features: a numpy array, any scipy.sparse matrix or array, or an odmlib.Dataset
+   (kernel="precomputed": the square matrix of kernel values).
+y: one label per row, of any type; they come back from `predict` as given.
+
+Options, all by name:
+{_describe_options()}
+
+Warns with ConvergenceWarning if the duality gap did not reach `tol`.
+
+>>> import numpy as np, odmlib
+>>> X = np.array([[0.0], [1.0], [3.0], [4.0]])
+>>> model = odmlib.train(X, ["low", "low", "high", "high"], kernel="linear", C=10)
+>>> model.predict(X).tolist()
+['low', 'low', 'high', 'high']
+"""
+train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter("X", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        inspect.Parameter("y", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        *(
+            inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default)
+            for option in option_fields()
+        ),
+    ],
+    return_annotation=Model,
+)

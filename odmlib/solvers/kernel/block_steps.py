@@ -1,0 +1,152 @@
+"""Block methods: which rows come next, how they are fetched and solved; steps of the working-set method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from odmlib._core.arrays import Floats, Places
+from odmlib.solvers.control import Control
+from odmlib.solvers.kernel._working_set import WorkingSet
+from odmlib.solvers.kernel.q_rows import BlockState, QRows
+from odmlib.solvers.problem import MarginProblem
+
+FETCH_VALUES = 5e7  # kernel values computed between two looks at the clock
+LEAST_FETCHED = 64  # rows at a time, however long they are
+
+
+def parts(rows: Places, n_columns: int, most: float = math.inf) -> Iterator[Places]:
+    """As many kernel rows at a time as are computed between two looks at the clock, and at most `most`."""
+    step = int(min(most, max(LEAST_FETCHED, FETCH_VALUES / max(1, n_columns))))
+    for begin in range(0, len(rows), step):
+        yield rows[begin : begin + step]
+
+
+class BlockMethod:
+    """What the methods share that solve block after block of rows.
+
+    The next block is a part of the last one, without which two blocks can undo each other's work, and the
+    rows of largest gain.
+    """
+
+    state: BlockState
+    keeps_unfinished = False  # whether what was done of a block is good when the time is over
+
+    def __init__(self, state: BlockState, kept: float, size: int):
+        self.state, self.q, self.m, self.kept = state, state.q, state.q.n_rows, kept
+        self.size = min(size, self.q.most_rows)  # of the next block
+        self.last = np.empty(0, dtype=np.int64)  # the last block, rows to keep first
+        self.is_last = np.zeros(self.m, dtype=bool)  # the same, by row
+
+    def add(self, duals: Floats, control: Control) -> str | None:
+        """Add to the duals of all rows, some at a time; a status when the time was over before the end."""
+        status = None
+        for some in parts(np.flatnonzero(duals), self.m, self.size):
+            self.state.add_rows(some, duals[some])
+            status = status or control.out_of_time()
+            if status is not None and not self.keeps_unfinished:
+                break
+        return status
+
+    def choose(self, gains: Floats, must: Places | None = None) -> Places:
+        """The next block, ascending, with all rows of `must` (at most `size`); changes the gains."""
+        kept = self.last[: int(self.kept * self.size)]
+        if must is not None:
+            gains[must] = math.inf
+            kept = np.setdiff1d(kept, must, assume_unique=True)[: self.size - len(must)]
+        gains[kept] = -1.0
+        n_new = self.size - len(kept)
+        best = np.argpartition(gains, -n_new)[-n_new:]
+        return np.sort(np.concatenate([kept, best[gains[best] > 0]]))
+
+    def solve(self, block: Places, control: Control, *how: Any) -> str | None:
+        """Solve one block; `how`: what else the state's begin() wants. A status when the time was over."""
+        for some in parts(block, self.m):
+            self.q.fetch(some)
+            status = control.out_of_time()
+            if status is not None:
+                return status
+        self.state.begin(block, *how)
+        while not self.state.improve():
+            status = control.out_of_time()
+            if status is not None:
+                if self.keeps_unfinished:
+                    break
+                return status
+        self.state.commit()
+        # rows with a part in the solution, the latest ones first, stay longest
+        known = self.is_last[block]
+        order = np.concatenate([block[~known], np.sort(block[known])])
+        self.is_last[self.last] = False
+        self.last = order[np.argsort(self.state.duals[order] == 0, kind="stable")]
+        self.is_last[self.last] = True
+        return control.out_of_time() if self.keeps_unfinished else None
+
+
+@dataclass(frozen=True)
+class WorkingSetTuning:
+    block_rows: int = 512
+    first_nonsmooth_rows: int = 128  # of SVM and ODM^L, where all kernel rows are there: most rows rest
+    free_part: float = 0.5  # of a block: where more rows are inside of a piece, blocks grow
+    kept: float = 0.5  # part of the last block that stays
+    block_fraction: float = 0.01  # a block is solved to this part of its gap ...
+    enough: float = 0.1  # ... or to this part of its share of the gap asked for
+    first_sweeps: int = 3  # over a block, before their rate is judged
+    max_sweeps: int = 40  # more of them cost as much as a few steps of the active-set method
+    held_factor: float = 1.2  # how much more a row is worth when its kernel row is at hand
+    tie_break: float = 0.01  # random part of a row's worth: at the start all rows are alike
+    stall_iterations: int = 100  # without progress
+    duality_slack: float = 0.5  # by which a dual value may exceed a primal one before the kernel is to blame
+    quiet_iterations: int = 20  # in which a row must have had nothing to gain before it is left out
+    shrink_from: float = 0.25  # smallest part of the rows worth leaving out
+    shrunk_tolerance: float = 0.8  # part of the tolerance for the rows at work, to be right for all
+
+    def worth(self, n_rows: int, seed: int) -> Floats:
+        """What the gain of each row is multiplied by."""
+        return 1 + self.tie_break * np.random.default_rng(seed).random(n_rows)
+
+
+TUNING = WorkingSetTuning()
+
+
+class BlockSteps(BlockMethod):
+    """The working-set method's steps, wherever the rows of Q come from."""
+
+    state: WorkingSet
+
+    def __init__(
+        self,
+        q: QRows,
+        problem: MarginProblem,
+        worth: Floats,
+        seed: int,
+        tuning: WorkingSetTuning = TUNING,
+        size: int | None = None,
+    ):
+        self.tuning, self.worth = tuning, worth
+        loss, y, costs = problem.loss, problem.y, problem.costs
+        state = WorkingSet(q, loss, y, costs, seed, tuning.first_sweeps, tuning.max_sweeps)
+        super().__init__(state, tuning.kept, size or tuning.block_rows)
+
+    def improve(self, target: float, control: Control) -> str | None:
+        """Solve the next block; `target` is the gap asked for on all rows.
+
+        A status means that the time was over before the block was done; then nothing has changed.
+        """
+        state, tuning = self.state, self.tuning
+        np.multiply(state.gains, self.worth, out=state.gains)
+        self.q.prefer_held(state.gains, tuning.held_factor)
+        block = np.arange(self.m) if self.size >= self.m else self.choose(state.gains)
+        enough = tuning.enough * target * self.size / self.m
+        status = self.solve(block, control, tuning.block_fraction, enough)
+        if (
+            status is None
+            and self.size < self.q.most_rows
+            and state.n_inside() > tuning.free_part * self.size
+        ):
+            self.size = min(2 * self.size, self.q.most_rows)
+        return status

@@ -1,0 +1,115 @@
+"""Working-set method for kernel machines: the loop. The mathematics is at the head of _working_set.pyx.
+
+Each iteration takes the rows that promise most, together with a part of the last block, solves them exactly
+enough, and updates all scores. The stopping test is the relative duality gap on all rows. Rows that rest may
+be left out for a while (shrinking.py).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from odmlib.solvers.control import STALLED, Control, Resources, SolverResult, StallDetector, WarmStart
+from odmlib.solvers.kernel._working_set import WorkingSet
+from odmlib.solvers.kernel.block_steps import TUNING, WorkingSetTuning
+from odmlib.solvers.kernel.shrinking import ShrinkingProblem
+from odmlib.solvers.margin_mean import MovingMean
+from odmlib.solvers.problem import KernelProblem
+
+__all__ = ["TUNING", "WorkingSetTuning", "solve_working_set"]
+
+
+class _BestPoint:
+    """The point of smallest gap so far, and whether the run has left every bound behind."""
+
+    def __init__(self, slack: float, n_rows: int) -> None:
+        self.slack = slack
+        self.least_primal = math.inf
+        self.gap, self.primal = math.inf, 0.0
+        self.duals, self.scores = np.zeros((2, n_rows))
+
+    def keep(self, gap: float, primal: float, state: WorkingSet) -> None:
+        if gap < self.gap:
+            self.gap, self.primal = gap, primal
+            self.duals, self.scores = state.duals.copy(), state.scores.copy()
+
+    def diverged(self, primal: float, gap: float) -> bool:
+        """With a positive semidefinite kernel no dual value lies above any primal value."""
+        dual = primal - gap
+        if not (math.isfinite(primal) and math.isfinite(dual)):
+            return True
+        self.least_primal = min(self.least_primal, primal)
+        return dual > self.least_primal + self.slack * max(1.0, abs(self.least_primal))
+
+
+def solve_working_set(
+    problem: KernelProblem,
+    control: Control,
+    resources: Resources,
+    start: WarmStart | None = None,
+    tuning: WorkingSetTuning = TUNING,
+    *,
+    shrinking: bool = True,
+    margin_mean: MovingMean | None = None,
+) -> SolverResult:
+    """Minimise 1/2 a'Qa + sum conj_i(a_i) over the signed duals a; Q_ij = y_i y_j k_ij, y = +-1.
+
+    Begins at the start's duals; nothing is computed for them where it has their scores, too. At most
+    `cache_bytes` are spent on kernel rows; a shared cache is used where its rows are exact enough.
+    `margin_mean` is ODM^L's: its gap is the one that counts, and none of its rows ever rests.
+    """
+    run = ShrinkingProblem(problem, resources, tuning)
+    m = problem.kernel.n_rows
+    shrinking = shrinking and problem.kernel.formula.name != "precomputed"
+    status = None
+    if start is not None and start.duals is not None:
+        status = run.start(start.duals, start.scores, control)
+    own_limit = max(10_000, 100 * m)
+    best, stall = _BestPoint(tuning.duality_slack, m), StallDetector(tuning.stall_iterations)
+    iteration = 0
+    while True:
+        state, whole = run.now.state, run.now.rows is None
+        primal, gap = run.now.measure()
+        dual = primal - gap
+        if margin_mean is not None:
+            fixed_gap = gap
+            margins = run.problem.y * state.scores
+            primal, gap = margin_mean.measure(state.duals, margins, run.now.half_square())
+        if whole:
+            best.keep(gap, primal, state)
+        if (margin_mean is None or math.isfinite(gap)) and best.diverged(primal, gap):
+            # where the kernel is not positive semidefinite there may be no minimum: the best point seen
+            run.return_to(best.duals, best.scores)
+            status, gap, primal = STALLED, best.gap, best.primal
+            break
+        status = control.step(iteration, primal, gap if whole else math.inf, own_limit) or status
+        if status is None and stall.stalled(iteration, dual, gap):
+            status = STALLED
+        if whole and status is not None:
+            break
+        target = control.target(primal)
+        if status is not None or (not whole and gap <= tuning.shrunk_tolerance * target):
+            del state  # its cache must be gone before the next one fills
+            run.restore()
+            continue
+        if margin_mean is not None and margin_mean.move(fixed_gap):
+            run.now.measure()  # what each row can gain is another matter now
+            stall.bound = -math.inf  # so is the dual value
+        run.now.note(gap)
+        left_out = run.now.rows_to_leave_out(target) if shrinking else None
+        if left_out is not None:
+            del state
+            run.shrink(left_out)
+            continue
+        status = run.now.improve(target, control)
+        if status is None:
+            iteration += 1
+    last = run.now
+    run.close()
+    moved = {} if margin_mean is None else margin_mean.details()
+    sizes = {"cache_rows": last.cache.capacity, "block_rows": last.size, "float64": run.float64}
+    found = {"duals": last.state.duals, "margins": run.problem.y * last.state.scores}
+    details = {**run.counts, **sizes, **moved}
+    return SolverResult.at(status, primal, gap, iteration, "working-set", details=details, **found)

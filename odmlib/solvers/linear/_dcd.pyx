@@ -1,0 +1,86 @@
+"""Compiled sweeps of dual coordinate descent for linear machines; dcd.py holds the method's statement."""
+
+from odmlib._core.random cimport shuffle
+from odmlib._core.rows cimport Rows
+from odmlib._core.types cimport index_t, uint64_t
+from odmlib._core.views cimport data_of
+from odmlib.losses.loss cimport MarginLoss
+
+import numpy as np
+
+
+cdef class Sweeper:
+    """Duals, weights and the active rows of one run. `w` always is sum_i a_i y_i x_i over all rows."""
+
+    cdef Rows rows
+    cdef MarginLoss loss
+    cdef const double[::1] y, costs, diagonal
+    cdef double[::1] a, w
+    cdef index_t[::1] active
+    cdef uint64_t generator
+    cdef index_t position               # how far the present sweep has come
+    cdef double largest                 # largest violation seen in the present sweep
+    cdef readonly index_t n_active
+    cdef readonly object duals, weights
+
+    def __init__(self, Rows rows, MarginLoss loss, const double[::1] y, const double[::1] costs,
+                 duals, weights, uint64_t seed):
+        self.rows, self.loss, self.y, self.costs = rows, loss, y, costs
+        self.diagonal = rows.squared_norms()
+        self.duals, self.weights = duals, weights
+        self.a, self.w = duals, weights
+        self.active = np.arange(rows.n_rows)
+        self.generator = seed
+        self.restore()
+
+    def restore(self):
+        """Make every row active again."""
+        self.n_active = self.rows.n_rows
+        self.position = 0
+        self.largest = 0.0
+
+    def rows_aside(self):
+        """The rows that are not active."""
+        return np.asarray(self.active)[self.n_active:]
+
+    def begin_sweep(self):
+        with nogil:
+            shuffle(&self.active[0], self.n_active, &self.generator)
+        self.position = 0
+        self.largest = 0.0
+
+    def advance(self, index_t nonzeros, double slack):
+        """Visit active rows until about `nonzeros` values are read; the sweep's largest violation when it ends.
+
+        A row whose a stays the best one when its margin is moved by `slack` either way (a = 0 inside the band,
+        a at the end of a closed interval) is put aside; a negative slack puts no row aside. Returns -1 while the sweep is not finished.
+        """
+        with nogil:
+            while self.position < self.n_active and nonzeros > 0:
+                nonzeros -= self.visit(slack)
+        return self.largest if self.position >= self.n_active else -1.0
+
+    cdef index_t visit(self, double slack) noexcept nogil:
+        cdef index_t i = self.active[self.position]
+        cdef double margin = self.y[i] * self.rows.dot(i, data_of(self.w))
+        cdef double violation = self.loss.violation(self.a[i], margin, self.costs[i])
+        cdef double dual, step
+        cdef index_t length = self.rows.indptr[i + 1] - self.rows.indptr[i] + 1
+        if violation > self.largest:
+            self.largest = violation
+        if violation > 0:
+            dual = self.loss.dual_argmin(margin - self.diagonal[i] * self.a[i], self.diagonal[i], self.costs[i])
+            step = dual - self.a[i]
+            if step != 0:
+                self.a[i] = dual      # not a + step, which may round to outside of the conjugate's domain
+                self.rows.add(i, self.y[i] * step, data_of(self.w))
+                length *= 2
+        elif (slack >= 0
+                and self.loss.violation(self.a[i], margin - slack, self.costs[i]) == 0
+                and self.loss.violation(self.a[i], margin + slack, self.costs[i]) == 0):
+            self.n_active -= 1
+            self.active[self.position] = self.active[self.n_active]
+            self.active[self.n_active] = i
+            return length
+        self.position += 1
+        return length

@@ -1,0 +1,58 @@
+"""Compiled inner loop of SVRG for linear machines; svrg.py holds the method's statement."""
+
+from odmlib._core.random cimport below
+from odmlib._core.rows cimport Rows
+from odmlib._core.types cimport index_t, uint64_t
+from odmlib._core.views cimport data_of
+from odmlib.losses.loss cimport MarginLoss
+
+cdef double SMALLEST_SCALE = 1e-100   # refresh v before 1 / scale can overflow
+
+
+cdef class InnerLoop:
+    """Stochastic steps of one stage. The iterate is w = scale v + shift mu, so that a step costs
+    O(nonzeros of the row): the dense part (1 - eta) w - eta mu only moves the two scalars."""
+
+    cdef Rows rows
+    cdef MarginLoss loss
+    cdef const double[::1] y, costs, mu, old_slopes
+    cdef double[::1] v
+    cdef double scale, shift, eta
+    cdef uint64_t generator
+
+    def __init__(self, Rows rows, MarginLoss loss, const double[::1] y, const double[::1] costs, uint64_t seed):
+        self.rows, self.loss, self.y, self.costs, self.generator = rows, loss, y, costs, seed
+
+    def begin_stage(self, double[::1] w, const double[::1] mu, const double[::1] old_slopes, double eta):
+        """`w` becomes the working vector; `mu` and `old_slopes` belong to the snapshot."""
+        self.v, self.mu, self.old_slopes, self.eta = w, mu, old_slopes, eta
+        self.scale, self.shift = 1.0, 0.0
+
+    def advance(self, index_t n_steps):
+        cdef index_t k
+        with nogil:
+            for k in range(n_steps):
+                self.step()
+
+    def end_stage(self):
+        """Write the iterate into the vector given to begin_stage."""
+        with nogil:
+            self.settle()
+
+    cdef void settle(self) noexcept nogil:
+        cdef index_t j
+        for j in range(self.v.shape[0]):
+            self.v[j] = self.scale * self.v[j] + self.shift * self.mu[j]
+        self.scale, self.shift = 1.0, 0.0
+
+    cdef void step(self) noexcept nogil:
+        cdef index_t i = below(&self.generator, self.rows.n_rows)
+        cdef double score = (self.scale * self.rows.dot(i, data_of(self.v))
+                             + self.shift * self.rows.dot(i, data_of(self.mu)))
+        cdef double change = self.loss.slope(self.y[i] * score, self.costs[i]) - self.old_slopes[i]
+        self.scale *= 1 - self.eta
+        self.shift = (1 - self.eta) * self.shift - self.eta
+        if change != 0:
+            self.rows.add(i, -self.eta * self.rows.n_rows * change * self.y[i] / self.scale, data_of(self.v))
+        if self.scale < SMALLEST_SCALE:
+            self.settle()
