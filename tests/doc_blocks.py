@@ -96,7 +96,7 @@ def run_python(block: Block, names: dict) -> None:
         names.update(test.globs)
         assert not runner.failures, "".join(said)
         return
-    code = compile("\n" * (block.line - 1) + block.text, str(ROOT / block.page), "exec")
+    code = compile("\n" * (block.line - 1) + block.text, str(ROOT / block.page), "exec", optimize=0)
     try:
         exec(code, names)
     except ModuleNotFoundError as error:
