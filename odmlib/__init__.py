@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ParameterError,
         RangeFormatError,
     )
+    from odmlib.model.export.c_code import save_c_code
     from odmlib.model.foreign.files import load_foreign_model, save_foreign_model
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
@@ -43,6 +44,7 @@ _HOMES = {
     "train": "odmlib.selection.training",
     "Model": "odmlib.model.model",
     "load_model": "odmlib.model.text_format",
+    "save_c_code": "odmlib.model.export.c_code",
     "load_foreign_model": "odmlib.model.foreign.files",
     "save_foreign_model": "odmlib.model.foreign.files",
     "grid_search": "odmlib.selection.grid",
@@ -80,6 +82,7 @@ __all__ = [
     "load_foreign_model",
     "load_model",
     "read_data",
+    "save_c_code",
     "save_foreign_model",
     "train",
     "write_data",
