@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         RangeFormatError,
     )
     from odmlib.model.export.c_code import save_c_code
+    from odmlib.model.export.onnx_graph import save_onnx
     from odmlib.model.foreign.files import load_foreign_model, save_foreign_model
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
@@ -45,6 +46,7 @@ _HOMES = {
     "Model": "odmlib.model.model",
     "load_model": "odmlib.model.text_format",
     "save_c_code": "odmlib.model.export.c_code",
+    "save_onnx": "odmlib.model.export.onnx_graph",
     "load_foreign_model": "odmlib.model.foreign.files",
     "save_foreign_model": "odmlib.model.foreign.files",
     "grid_search": "odmlib.selection.grid",
@@ -84,6 +86,7 @@ __all__ = [
     "read_data",
     "save_c_code",
     "save_foreign_model",
+    "save_onnx",
     "train",
     "write_data",
 ]

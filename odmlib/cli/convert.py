@@ -22,14 +22,15 @@ FORMS = {
     "liblinear": "LIBLINEAR model",
     "odmlib": "odmlib model",
     "c": "C code",
+    "onnx": "ONNX graph",
 }
-CODE = ("c",)  # forms that run without a reader of models
+CODE = ("c", "onnx")  # forms that run without a reader of models
 
 DESCRIPTION = """\
 Convert a model file: one of odmlib becomes one of LIBLINEAR (linear kernel) or of LIBSVM
 (any kernel), and theirs become ours; what the file holds decides. Predictions stay the same:
 svm-predict, LIBLINEAR's predict and odm-predict give the same labels line for line.
---to c writes C99 code that needs no library: NAME.c and NAME.h.
+--to c writes C99 code that needs no library, NAME.c and NAME.h; --to onnx a graph for ONNX runtimes.
 Either file may be - (standard input, standard output).
 """
 
@@ -39,6 +40,7 @@ examples:
   odm-convert --to libsvm linear.model l.libsvm   a linear model to LIBSVM as well
   odm-convert theirs.libsvm ours.model            from LIBSVM or LIBLINEAR
   odm-convert --to c --range r heart.model heart.c   C code that scales its rows as odm-scale -r r
+  odm-convert --to onnx --float32 heart.model heart.onnx
 
 Labels must be whole numbers: LIBSVM and LIBLINEAR keep no others. Probabilities go to LIBSVM
 for two classes and one-vs-one; its -b 1 then takes the most probable label.
@@ -85,6 +87,8 @@ def _checked_outputs(arguments: argparse.Namespace) -> list[str]:
     for flag, given in (("--range", arguments.range), ("--float32", arguments.float32)):
         if given and form not in CODE:
             raise UsageError(f"{flag} is for --to {' and --to '.join(CODE)}")
+    if arguments.opset is not None and form != "onnx":
+        raise UsageError("--opset is for --to onnx")
     if form != "c":
         return [target]
     if target == "-":
@@ -107,6 +111,12 @@ def _write(model: Model, form: str, target: str, arguments: argparse.Namespace) 
 
         code = save_c_code(model, target, _precision(arguments), _scaling(model, arguments))
         return f"; {code.data_bytes} bytes of constants, {code.stack_bytes} bytes of arrays on the stack"
+    if form == "onnx":
+        from odmlib.model.export.onnx_graph import DEFAULT_OPSET, save_onnx
+
+        opset = arguments.opset or DEFAULT_OPSET
+        size = save_onnx(model, target, _precision(arguments), _scaling(model, arguments), opset)
+        return f"; {size} bytes, opset {opset}"
     with open_output(target) as stream:
         stream.writelines(model_text(model) if form == "odmlib" else foreign_text(model, form))
     return ""
@@ -128,8 +138,8 @@ def make_parser() -> ToolParser:
     parser = ToolParser(PROGRAM, "[options] model_file output_file", DESCRIPTION, EXAMPLES)
     parser.option(
         "--to FORM",
-        "libsvm, liblinear, odmlib or c (default: liblinear for linear models of ours, libsvm for our others, "
-        "odmlib for theirs)",
+        "libsvm, liblinear, odmlib, c or onnx (default: liblinear for linear models of ours, libsvm for our "
+        "others, odmlib for theirs)",
         choices=tuple(FORMS),
     )
     parser.option(
@@ -138,8 +148,11 @@ def make_parser() -> ToolParser:
         "that no vector has count as LIBSVM counts them)",
         type=positive_whole_number,
     )
-    parser.option("--range FILE", "to c: scale every row first, as odm-scale -r FILE does")
-    parser.option("--float32", "to c: numbers of 32 bits instead of 64")
+    parser.option("--range FILE", "to c or onnx: scale every row first, as odm-scale -r FILE does")
+    parser.option("--float32", "to c or onnx: numbers of 32 bits instead of 64")
+    parser.option(
+        "--opset N", "to onnx: version of the operators (default: 22)", type=positive_whole_number
+    )
     parser.option("-q --quiet", "say nothing but warnings")
     parser.add_argument("model_file")
     parser.add_argument("output_file")

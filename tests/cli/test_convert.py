@@ -158,7 +158,7 @@ def test_pipes_and_misuse(tools):
     )
     code, _, err = converted(tools, "m", "m")
     assert code == 2 and "would replace the input" in err
-    assert converted(tools, "--to onnx m f").code == 2
+    assert converted(tools, "--to pmml m f").code == 2
     assert converted(tools, "m").code == 2
     code, _, err = converted(tools, "d", "f")
     assert (code, err) == (1, "odm-convert: d:1: not a model of odmlib, LIBSVM or LIBLINEAR\n")

@@ -1,4 +1,4 @@
-"""odm-convert --to c: a program made of the files writes what odm-predict writes; misuse is told in one line."""
+"""odm-convert --to c: a program of these files writes what odm-predict writes; misuse is told in one line."""
 
 from __future__ import annotations
 

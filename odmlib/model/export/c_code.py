@@ -43,10 +43,19 @@ from odmlib.model.export.c_templates import (
     SCORES_NOTES,
     SOURCE,
 )
-from odmlib.model.export.common import constants_of, exportable, formula_of, range_tables, rounded
+from odmlib.model.export.common import (
+    HAIRS,
+    PRECISIONS,
+    check_precision,
+    constants_of,
+    exportable,
+    formula_of,
+    range_tables,
+    rounded,
+)
 from odmlib.model.functions import KernelFunction, LinearFunction
 from odmlib.model.model import Model
-from odmlib.model.probability import COUPLING_STEPS, LARGEST
+from odmlib.model.probability import COUPLING_STEPS
 
 TARGET = "C code"
 LONGEST_LABEL = 4000  # bytes; C99 promises strings of 4095
@@ -56,23 +65,21 @@ _FILE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]*\.c", re.ASCII)
 
 @dataclass(frozen=True)
 class Real:
-    """The type of all numbers. The tolerances of probabilities fit its precision."""
+    """The type of all numbers."""
 
-    dtype: type
+    precision: str
     c_name: str
     suffix: str  # of constants and of functions in math.h
-    hair: float  # model/probability.py
-    coupling_enough: float
-    largest: float
+
+    @property
+    def dtype(self) -> type:
+        return PRECISIONS[self.precision]
 
     def number(self, value: float) -> str:
-        return f"{self.dtype(value)!s}{self.suffix}"
+        return f"{rounded(value, self.dtype, TARGET)!s}{self.suffix}"
 
 
-REALS = {
-    "float64": Real(np.float64, "double", "", 2.0**-40, 1e-10, LARGEST),
-    "float32": Real(np.float32, "float", "f", 2.0**-20, 1e-5, 1e30),
-}
+REALS = {"float64": Real("float64", "double", ""), "float32": Real("float32", "float", "f")}
 
 
 @dataclass(frozen=True)
@@ -110,8 +117,7 @@ def save_c_code(
 
 def c_code(model: Model, file_name: str, precision: str = "float64", scaling: Scaling | None = None) -> CCode:
     """The model as C code for the file `file_name`, NAME.c; the header is NAME.h."""
-    if precision not in REALS:
-        raise ParameterError(f"precision must be one of {', '.join(REALS)}, found {precision!r}")
+    check_precision(precision)
     return _Code(model, file_name, REALS[precision], scaling).code()
 
 
@@ -147,7 +153,7 @@ class Matrix:
         size = np.dtype(real.dtype).itemsize
         places, starts = whole_table(rows.indices, self.width), whole_table(rows.indptr, rows.n_nonzeros + 1)
         sparse_bytes = rows.n_nonzeros * size + places.nbytes + starts.nbytes
-        self.sparse = 0 < rows.n_nonzeros and sparse_bytes < rows.n_rows * self.width * size
+        self.sparse = rows.n_nonzeros > 0 and sparse_bytes < rows.n_rows * self.width * size
         numbers = rows.values if self.sparse else rows.to_dense().ravel()
         self.tables = [real_table(name, numbers, real)]
         if self.sparse:
@@ -345,9 +351,10 @@ class _Code:
         self._add_real("slopes", np.array(extras["probability_slopes"]))
         self._add_real("shifts", np.array(extras["probability_offsets"]))
         steps = max(COUPLING_STEPS, self.model.n_classes)
-        enough = real.number(real.coupling_enough / self.model.n_classes)
-        numbers = {"hair": real.number(real.hair), "largest": real.number(real.largest)}
-        return self._fill(PROBABILITIES[self.model.scheme], steps=steps, enough=enough, **numbers)
+        hair, enough, largest = HAIRS[real.precision]
+        numbers = {"hair": hair, "enough": enough / self.model.n_classes, "largest": largest}
+        texts = {name: real.number(value) for name, value in numbers.items()}
+        return self._fill(PROBABILITIES[self.model.scheme], steps=steps, **texts)
 
 
 def blank_rows(n: int, width: int) -> Dataset:
@@ -365,7 +372,7 @@ def _c_string(text: str) -> str:
         raise ParameterError(f"label {text[:60]!r} holds a zero byte, which ends a string in C")
     if len(encoded) > LONGEST_LABEL:
         raise ParameterError(
-            f"label '{text[:60]}...' has {len(encoded)} bytes; {TARGET} takes labels of at most {LONGEST_LABEL}"
+            f"label '{text[:60]}...' has {len(encoded)} bytes; {TARGET} takes at most {LONGEST_LABEL}"
         )
     # three octal digits end by themselves; ? could begin a trigraph
     plain = rb"[A-Za-z0-9 !#-/:->@\[\]^_`{|}~]"

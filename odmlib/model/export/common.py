@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from odmlib._core.arrays import Floats
@@ -10,8 +12,17 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.model.functions import KernelFunction, LinearFunction, RoutedFunction
 from odmlib.model.model import Model
+from odmlib.model.probability import COUPLING_ENOUGH, HAIR, LARGEST
 
+PRECISIONS = {"float64": np.float64, "float32": np.float32}
+# hair, end of the coupling and largest exponent of model/probability.py in these types
+HAIRS = {"float64": (HAIR, COUPLING_ENOUGH, LARGEST), "float32": (2.0**-20, 1e-5, 1e30)}
 WIDEST = 1 << 24  # features of a row, which is dense in every target
+
+
+def check_precision(precision: str) -> None:
+    if precision not in PRECISIONS:
+        raise ParameterError(f"precision must be one of {', '.join(PRECISIONS)}, found {precision!r}")
 
 
 def exportable(model: Model, target: str) -> LinearFunction | KernelFunction:
@@ -54,10 +65,10 @@ def range_tables(scaling: Scaling, n_features: int) -> tuple[Floats, Floats]:
     return tables[0], tables[1]
 
 
-def rounded(values: Floats, dtype: type, what: str) -> Floats:
+def rounded(values: Any, dtype: type, what: str) -> Floats:
     """The numbers in the target's type; ParameterError where one has no place in it."""
     with np.errstate(over="ignore", under="ignore"):
-        result = np.asarray(values).astype(dtype)
+        result: Floats = np.asarray(values).astype(dtype)
     if not np.isfinite(result).all():
         raise ParameterError(f"{what}: the model holds numbers too large for {np.dtype(dtype).name}")
     return result

@@ -68,8 +68,8 @@ class Answers(NamedTuple):
 
 
 def compiler_or_skip(name: str = "") -> str:
-    if name and name not in COMPILERS or not COMPILERS:
-        pytest.skip(f"{name or 'no C compiler'} is not installed" if name else "no C compiler is installed")
+    if (name and name not in COMPILERS) or not COMPILERS:
+        pytest.skip(f"{name or 'a C compiler'} is not installed")
     return name or COMPILERS[0]
 
 
