@@ -150,9 +150,7 @@ def make_parser() -> ToolParser:
     )
     parser.option("--range FILE", "to c or onnx: scale every row first, as odm-scale -r FILE does")
     parser.option("--float32", "to c or onnx: numbers of 32 bits instead of 64")
-    parser.option(
-        "--opset N", "to onnx: version of the operators (default: 22)", type=positive_whole_number
-    )
+    parser.option("--opset N", "to onnx: version of the operators (default: 22)", type=positive_whole_number)
     parser.option("-q --quiet", "say nothing but warnings")
     parser.add_argument("model_file")
     parser.add_argument("output_file")

@@ -1,13 +1,16 @@
-"""odm-convert --to c: a program of these files writes what odm-predict writes; misuse is told in one line."""
+"""odm-convert to C and ONNX: a program of these files writes what odm-predict writes; misuse is told in one line."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from odmlib.cli import convert, scale
+from odmlib.data.reading import read_dataset
 
 from ..model.export.c_program import compile_c, compiler_or_skip
 from .tools import ROOT, Tools, files, toy
@@ -90,6 +93,7 @@ def test_a_program_with_scaling_writes_what_the_tools_write(tools, options):
         ("--to c m m.txt", "the name of a C file must begin with a letter"),
         ("--float32 m f", "--float32 is for --to c"),
         ("--range r --to libsvm m f", "--range is for --to c"),
+        ("--to c --opset 20 m f.c", "--opset is for --to onnx"),
         ("--to c h.h h.c", "the output would replace the input h.h"),
     ],
 )
@@ -103,8 +107,34 @@ def test_misuse(tools, words, message):
     assert files() == before
 
 
-@pytest.mark.parametrize("form", ["c"])
+def test_onnx_answers_as_odm_predict(tools):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    assert tools.train("-q -b 1", DATA / "iris.txt", "m").code == 0
+    assert tools.predict("-q -b 1", DATA / "iris.txt", "m out").code == 0
+    code, out, err = converted(tools, "--to onnx --opset 21 m m.onnx")
+    assert (code, out) == (0, "")
+    assert err.startswith("odm-convert: odm, rbf kernel, 3 classes: ONNX graph written to m.onnx; ")
+    session = onnxruntime.InferenceSession("m.onnx", providers=["CPUExecutionProvider"])
+    rows = read_dataset(DATA / "iris.txt")[0].to_dense()
+    label, probabilities = session.run(["label", "probabilities"], {"X": rows})
+    lines = [line.split() for line in Path("out").read_text().splitlines()[1:]]
+    assert [str(place) for place in label] == [line[0] for line in lines]
+    assert np.abs(probabilities - np.array([line[1:] for line in lines], dtype=float)).max() < 1e-9
+
+
+def test_onnx_without_the_package(tools, monkeypatch):
+    Path("d").write_text(toy())
+    tools.train("-q d m")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    code, _, err = converted(tools, "--to onnx m f")
+    assert (code, err) == (1, "odm-convert: ONNX needs the package onnx: pip install 'odmlib[onnx]'\n")
+    assert files() == ["d", "m"]
+
+
+@pytest.mark.parametrize("form", ["c", "onnx"])
 def test_bad_input_leaves_nothing_behind(tools, form):
+    if form == "onnx":
+        pytest.importorskip("onnx")
     Path("d").write_text("1 0:1 1:1 2:0\n-1 0:2 1:0 2:1\n")
     assert tools.train("-q -t 4 d m").code == 0
     Path("range").write_text("x\n-1 1\n1 a 2\n")

@@ -252,11 +252,11 @@ def kernel_values(graph: GraphBuilder, rows: str, vectors: Floats, formula: Kern
 def gaussian_values(graph: GraphBuilder, rows: str, vectors: Floats, gamma: float) -> str:
     """exp(-gamma |x - v|^2) from |x|^2 - 2 x'v + |v|^2.
 
-    Rows and vectors are moved by the vectors' mean first: far from the origin the squares would swallow the
+    Rows and vectors are moved by the vectors' median first: far from the origin the squares would swallow the
     distance.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        middle = rounded(vectors.mean(axis=0), graph.dtype.type, TARGET).astype(np.float64)
+        middle = rounded(np.median(vectors, axis=0), graph.dtype.type, TARGET).astype(np.float64)
         moved = vectors - middle
         norms = np.square(moved).sum(axis=1)
         rows = graph.add("Sub", rows, graph.reals(middle))

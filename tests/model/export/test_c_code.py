@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from odmlib.data.dataset import Dataset
 from odmlib.data.reading import read_dataset
 from odmlib.data.scaling import Scaling
 from odmlib.errors import ParameterError
-from odmlib.kernels.expansion import kernel_scores
 from odmlib.kernels.formula import KernelFormula
 from odmlib.model.export.c_code import REALS, c_code, header_name, save_c_code
 from odmlib.model.functions import KernelFunction, LinearFunction, RoutedFunction
@@ -22,42 +20,7 @@ from odmlib.model.functions import KernelFunction, LinearFunction, RoutedFunctio
 from ...real_data import real_path
 from ..examples import make_model
 from .c_program import COMPILERS, answers_of, compile_c, compiler_or_skip
-
-DATA = Path(__file__).parents[3] / "data"
-TRAINED = {
-    "two classes, rbf": ("wdbc.train.txt", {"gamma": 1e-5, "probability": True}),
-    "two classes, linear": ("rings.txt", {"kernel": "linear", "probability": True}),
-    "one-vs-one, rbf": ("iris.txt", {"probability": True}),
-    "one-vs-one, linear": ("iris.txt", {"kernel": "linear", "multiclass": "ovo", "probability": True}),
-    "one-vs-rest, linear": ("iris.txt", {"kernel": "linear", "probability": True}),
-    "one-vs-rest, poly": ("iris.txt", {"kernel": "poly", "coef0": 1.0, "multiclass": "ovr"}),
-    "sigmoid": ("rings.txt", {"kernel": "sigmoid", "gamma": 0.01, "machine": "svm"}),
-    "mcodm": ("iris.txt", {"machine": "mcodm", "probability": True}),
-    "mcodm, linear": ("wine.txt", {"machine": "mcodm", "kernel": "linear"}),
-    "kmomd": ("iris.txt", {"machine": "kmomd", "bias": 2.0}),
-    "odml": ("rings.txt", {"machine": "odml"}),
-    "sodm": ("rings.txt", {"machine": "sodm"}),
-    "sparse, one-vs-one": ("digits.txt", {"gamma": 0.001}),
-}
-
-
-def size_of_terms(model, rows: Dataset) -> float:
-    """The largest sum of |terms| of a score: rounding is in proportion to it, also where the terms cancel."""
-    function, some = model.function, rows.part(0, min(100, rows.n_rows))
-    if isinstance(function, LinearFunction):
-        size = np.abs(some.to_dense()[:, function.columns]) @ np.abs(function.weights)
-        size = size + np.abs(function.bias * function.bias_weights)
-    else:
-        units = np.eye(max(1, function.n_vectors))[: function.n_vectors]
-        values = np.abs(kernel_scores(function.formula, function.vectors, units, some))
-        size = values[:, : function.n_vectors] @ np.abs(function.coefficients)
-    return float((size + np.abs(function.offsets)).max())
-
-
-def trained(name: str):
-    file, options = TRAINED[name]
-    rows, y = read_dataset(DATA / file)
-    return odmlib.train(rows, y, threads=1, **options), rows
+from .trained import DATA, REAL, TRAINED, size_of_terms, trained
 
 
 def assert_same(model, rows: Dataset, answers, tolerance: float = 1e-12) -> None:
@@ -214,16 +177,6 @@ def test_names_of_functions_come_from_the_file():
     code = c_code(make_model("linear"), "heart-2.1.c")
     assert re.search(r"int heart_2_1_predict\(", code.header)
     assert '#include "heart-2.1.h"' in "".join(code.source)
-
-
-REAL = {
-    "pendigits": {"C": 10.0, "gamma": 1e-4},
-    "letter": {"C": 10.0, "gamma": 0.5, "kernel": "rbf"},
-    "dna.scale": {"machine": "mcodm", "kernel": "linear"},
-    "svmguide1": {"kernel": "rbf", "gamma": 1e-3},
-    "a9a": {"kernel": "rbf", "gamma": 0.03},
-    "satimage.scale": {"kernel": "poly", "coef0": 1.0, "gamma": 0.1},
-}
 
 
 @pytest.mark.slow
