@@ -21,6 +21,7 @@ FORMS = {
     "libsvm": "LIBSVM model",
     "liblinear": "LIBLINEAR model",
     "odmlib": "odmlib model",
+    "binary": "binary odmlib model",
     "c": "C code",
     "onnx": "ONNX graph",
 }
@@ -60,9 +61,9 @@ def run(argv: Sequence[str]) -> int:
     shown = shown_name(source)
     with bad_values_as_usage():
         model, came_as = read_any_model(source, arguments.features)
-    form = arguments.to or (default_form(model) if came_as == "odmlib" else "odmlib")
+    form = arguments.to or (default_form(model) if came_as in ("odmlib", "binary") else "odmlib")
     if form == came_as:
-        raise OdmError(f"{shown}: this is a model of {form} already")
+        raise OdmError(f"{shown}: this is already a model in the form {form}")
     remarks = losses(model, form) if form in ("libsvm", "liblinear") else []
     try:
         size = _write(model, form, target, arguments)
@@ -104,7 +105,7 @@ def _write(model: Model, form: str, target: str, arguments: argparse.Namespace) 
     """Write the model; what to say about the size."""
     from odmlib.data.files import open_output
     from odmlib.model.foreign.files import foreign_text
-    from odmlib.model.text_writer import model_text
+    from odmlib.model.text_writer import model_binary, model_text
 
     if form == "c":
         from odmlib.model.export.c_code import save_c_code
@@ -117,8 +118,9 @@ def _write(model: Model, form: str, target: str, arguments: argparse.Namespace) 
         opset = arguments.opset or DEFAULT_OPSET
         size = save_onnx(model, target, _precision(arguments), _scaling(model, arguments), opset)
         return f"; {size} bytes, opset {opset}"
+    writers = {"odmlib": model_text, "binary": model_binary}
     with open_output(target) as stream:
-        stream.writelines(model_text(model) if form == "odmlib" else foreign_text(model, form))
+        stream.writelines(writers[form](model) if form in writers else foreign_text(model, form))
     return ""
 
 
@@ -138,8 +140,8 @@ def make_parser() -> ToolParser:
     parser = ToolParser(PROGRAM, "[options] model_file output_file", DESCRIPTION, EXAMPLES)
     parser.option(
         "--to FORM",
-        "libsvm, liblinear, odmlib, c or onnx (default: liblinear for linear models of ours, libsvm for our "
-        "others, odmlib for theirs)",
+        "libsvm, liblinear, odmlib (text), binary, c or onnx (default: liblinear for linear models of ours, "
+        "libsvm for our others, odmlib for theirs)",
         choices=tuple(FORMS),
     )
     parser.option(

@@ -128,7 +128,7 @@ def outputs(arguments: argparse.Namespace) -> list[str | None]:
 
 def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
     from odmlib.data.labels import python_label
-    from odmlib.model.text_writer import model_text
+    from odmlib.model.text_writer import model_pieces
 
     # the outputs are opened first: a directory that cannot be written to shows before the work, not after
     named = arguments.model_file is not None
@@ -166,7 +166,7 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
             print(estimate, file=sys.stderr if "-" in outputs(arguments) else sys.stdout, flush=True)
         started = time.perf_counter()
         if stream is not None:
-            stream.writelines(model_text(model))
+            stream.writelines(model_pieces(model, arguments.model_file))
         written = time.perf_counter() - started if named else None
         model.report["seconds"] |= {"read": read_seconds, "write": written}
         if found is not None:

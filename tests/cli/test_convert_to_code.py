@@ -1,4 +1,4 @@
-"""odm-convert to C and ONNX: a program of these files writes what odm-predict writes; misuse is told in one line."""
+"""odm-convert to C and ONNX: they answer as odm-predict does; misuse is told in one line."""
 
 from __future__ import annotations
 
