@@ -28,7 +28,8 @@ PROGRAM = "odm-train"
 DESCRIPTION = """\
 Train an optimal margin distribution machine on data in LIBSVM format.
 training_set_file may be - (standard input) and may be packed with gzip, bzip2 or xz;
-model_file defaults to the name of the training file + .model, in this directory.
+model_file defaults to the name of the training file + .model, in this directory; a name that ends
+in .npz gets a binary model, which loads faster.
 """
 
 EXAMPLES = """\

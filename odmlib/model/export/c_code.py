@@ -27,7 +27,10 @@ from odmlib.data.scaling import Scaling
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.model.export.c_templates import (
+    ADD_CONSTANTS,
     DECIDE,
+    FILL_ROW,
+    FILL_SQUARES,
     HEADER,
     HEADER_END,
     IMAGE,
@@ -40,6 +43,7 @@ from odmlib.model.export.c_templates import (
     PROBABILITIES_NOTE,
     SCALE,
     SCALE_NOTE,
+    SCORES,
     SCORES_NOTES,
     SOURCE,
 )
@@ -149,11 +153,15 @@ class Matrix:
     """Sparse rows as C holds them in the fewest bytes."""
 
     def __init__(self, name: str, rows: Dataset, real: Real):
-        self.name, self.real, self.width = name, real, rows.n_features
+        if rows.n_nonzeros == 0:  # C has no empty tables
+            starts = np.zeros(rows.n_rows + 1, np.int64)
+            starts[-1] = 1
+            rows = sound_rows(starts, np.zeros(1, np.int32), np.zeros(1), rows.n_features)
+        self.name, self.width = name, rows.n_features
         size = np.dtype(real.dtype).itemsize
         places, starts = whole_table(rows.indices, self.width), whole_table(rows.indptr, rows.n_nonzeros + 1)
         sparse_bytes = rows.n_nonzeros * size + places.nbytes + starts.nbytes
-        self.sparse = rows.n_nonzeros > 0 and sparse_bytes < rows.n_rows * self.width * size
+        self.sparse = sparse_bytes < rows.n_rows * self.width * size
         numbers = rows.values if self.sparse else rows.to_dense().ravel()
         self.tables = [real_table(name, numbers, real)]
         if self.sparse:
@@ -269,42 +277,37 @@ class _Code:
         """The functions that scores need, and the one that computes them."""
         match self.function:
             case KernelFunction():
-                parts, loop = self._expansion(self.function, self.function.formula)
+                parts, sums, needs_squares = self._expansion(self.function, self.function.formula)
             case LinearFunction():
-                parts, loop = [], self._weighted_sum(self.function)
+                parts, sums, needs_squares = [], self._weighted_sum(self.function), False
+        # a linear function looks at each value once, and scales it then
+        needs_row = self.scaling is not None and self.formula is not None
         constants = constants_of(self.function)
-        start = "0"
         if constants.any():
             self._add_real("constants", constants)
-            start = "constants[k]"
-        name, outputs = self.words["name"], self.words["outputs"]
-        lines = [f"void {name}_scores(const {name}_real *x, {name}_real *scores)\n{{\n", "size_t i, k;\n"]
-        source = "x"
-        if self.scaling and self.formula:
-            lines.append(f"real row[{self.model.n_features}];\n")
-            source = "row"
-        if self.formula and self._needs_squares:
-            lines.append("real squares = 0;\n")
-        if source == "row":
-            lines.append(f"{name}_scale(x, row);\n")
-        if self.formula and self._needs_squares:
-            lines.append(
-                f"for (i = 0; i < {self.model.n_features}; i++) {{\n"
-                f"squares += {source}[i] * {source}[i];\n}}\n"
-            )
-        zero = f"for (k = 0; k < {outputs}; k++) {{\nscores[k] = 0;\n}}\n"
-        lines += [zero, loop.replace("$x", source)]
-        if start != "0":
-            lines.append(f"for (k = 0; k < {outputs}; k++) {{\nscores[k] += {start};\n}}\n")
-        return [*parts, "".join(lines) + "}\n"]
+        source = "row" if needs_row else "x"
+        squares = self._fill(FILL_SQUARES, source=source)
+        scores = self._fill(
+            SCORES,
+            declare_row=f"real row[{self.model.n_features}];\n" if needs_row else "",
+            declare_squares="real squares = 0;\n" if needs_squares else "",
+            fill_row=self._fill(FILL_ROW) if needs_row else "",
+            fill_squares=self._fill(FILL_SQUARES, source="row" if needs_row else "x")
+            if needs_squares
+            else "",
+            sums=sums.replace("$x", "row" if needs_row else "x"),
+            add_constants=self._fill(ADD_CONSTANTS) if constants.any() else "",
+        )
+        return [*parts, scores]
 
-    def _expansion(self, function: KernelFunction, formula: KernelFormula) -> tuple[list[str], str]:
+    def _expansion(self, function: KernelFunction, formula: KernelFormula) -> tuple[list[str], str, bool]:
+        """Functions, the loop over the vectors, and whether it needs the squared length of the row."""
         vectors, terms = function.vectors, function.terms
-        if vectors.n_rows == 0:  # C has no empty tables
+        if vectors.n_rows == 0:  # one without weight is simpler than none
             vectors, terms = blank_rows(1, vectors.n_features), blank_rows(1, terms.n_features)
         matrix = self._matrix("vectors", vectors)
         coefficients = self._matrix("coefficients", terms)
-        self._needs_squares = formula.name == "rbf" and matrix.sparse
+        needs_squares = formula.name == "rbf" and matrix.sparse
         if formula.name == "rbf":
             step = "sum += {number} * ({number} - 2 * x[{place}]);\n"
             if not matrix.sparse:
@@ -315,15 +318,15 @@ class _Code:
         value = self._fill(KERNELS[formula.name], degree=formula.degree, **numbers)
         if formula.bias:
             value += f" + {self.real.number(formula.bias * formula.bias)}"
-        squares = ", real squares" if self._needs_squares else ""
-        begin = "squares" if self._needs_squares else "0"
+        squares = ", real squares" if needs_squares else ""
+        begin = "squares" if needs_squares else "0"
         kernel = self._fill(
             KERNEL_VALUE, squares=squares, begin=begin, loop=matrix.loop("i", step), value=value
         )
         add = coefficients.loop("i", "scores[{place}] += {number} * value;\n")
         call = f"kernel($x, i{', squares' if squares else ''})"
         loop = f"for (i = 0; i < {vectors.n_rows}; i++) {{\nconst real value = {call};\n{add}}}\n"
-        return [*([POWER] if formula.name == "poly" else []), kernel], loop
+        return [*([POWER] if formula.name == "poly" else []), kernel], loop, needs_squares
 
     def _weighted_sum(self, function: LinearFunction) -> str:
         columns, terms = function.columns, function.terms

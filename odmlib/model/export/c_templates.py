@@ -124,6 +124,30 @@ ${loop}return $value;
 }
 """
 
+SCORES = """\
+void ${name}_scores(const ${name}_real *x, ${name}_real *scores)
+{
+size_t i, k;
+${declare_row}${declare_squares}${fill_row}${fill_squares}for (k = 0; k < $outputs; k++) {
+scores[k] = 0;
+}
+${sums}${add_constants}}
+"""
+
+FILL_ROW = "${name}_scale(x, row);\n"
+
+FILL_SQUARES = """\
+for (i = 0; i < $features; i++) {
+squares += ${source}[i] * ${source}[i];
+}
+"""
+
+ADD_CONSTANTS = """\
+for (k = 0; k < $outputs; k++) {
+scores[k] += constants[k];
+}
+"""
+
 _LARGEST = """\
 int ${name}_decide(const ${name}_real *scores)
 {

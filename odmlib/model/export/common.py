@@ -46,7 +46,8 @@ def exportable(model: Model, target: str) -> LinearFunction | KernelFunction:
 def constants_of(function: LinearFunction | KernelFunction) -> Floats:
     """What is added to each output in the end."""
     if isinstance(function, LinearFunction):
-        return function.bias * function.bias_weights - function.offsets
+        with np.errstate(over="ignore", invalid="ignore"):  # refused by `rounded`
+            return function.bias * function.bias_weights - function.offsets
     return -function.offsets
 
 

@@ -78,6 +78,17 @@ def test_a_model_that_holds_nothing(kernel, precision, tmp_path):
     assert_same(model, rows, answers_of(model, rows.to_dense(), tmp_path, precision=precision))
 
 
+def test_vectors_of_zeros_take_little(tmp_path):
+    """A small file can claim very many features."""
+    empty = Dataset(np.zeros(1001, np.int64), np.zeros(0, np.int32), np.zeros(0), 1 << 24)
+    function = KernelFunction(KernelFormula("rbf", gamma=0.5), empty, np.linspace(-1, 2, 1000))
+    assert c_code(make_model("rbf", n_features=1 << 24, function=function), "m.c").data_bytes < 20_000
+    narrow = KernelFunction(function.formula, empty.with_features(6), function.coefficients)
+    model = make_model("rbf", function=narrow)
+    rows = Dataset.from_any(np.random.default_rng(2).normal(size=(5, 6)))
+    assert_same(model, rows, answers_of(model, rows.to_dense(), tmp_path))
+
+
 def test_wide_sparse_weights_take_little(tmp_path):
     columns = np.array([3, 70_000, 999_999], np.int32)
     function = LinearFunction(columns, [0.5, -1.0, 2.0], 1.0, [0.25])

@@ -178,9 +178,9 @@ def test_regions_are_refused():
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [name for name in REAL if name != "a9a"])
+@pytest.mark.parametrize("name", REAL)
 def test_real_test_sets(name):
-    """Every row of five real test sets."""
+    """Every row of six real test sets."""
     rows, y = read_dataset(real_path(name))
     model = odmlib.train(rows, y, tol=0.01, **REAL[name])
     test = read_dataset(real_path(f"{name}.t"))[0].with_features(model.n_features)
