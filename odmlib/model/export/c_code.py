@@ -292,10 +292,8 @@ class _Code:
             declare_row=f"real row[{self.model.n_features}];\n" if needs_row else "",
             declare_squares="real squares = 0;\n" if needs_squares else "",
             fill_row=self._fill(FILL_ROW) if needs_row else "",
-            fill_squares=self._fill(FILL_SQUARES, source="row" if needs_row else "x")
-            if needs_squares
-            else "",
-            sums=sums.replace("$x", "row" if needs_row else "x"),
+            fill_squares=squares if needs_squares else "",
+            sums=sums.replace("$x", source),
             add_constants=self._fill(ADD_CONSTANTS) if constants.any() else "",
         )
         return [*parts, scores]
