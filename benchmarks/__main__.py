@@ -33,6 +33,7 @@ MINUTES = {
     "scaling": (1.5, 0.3),
     "gil": (0.5, 0.2),
     "startup": (0.3, 0.1),
+    "model_files": (0.3, 0.1),
 }
 # of accuracy more than of speed, long, each with options of its own: python -m benchmarks.NAME
 STUDIES = (

@@ -147,13 +147,15 @@ class Model:
         return codes
 
     def save(self, target: Target) -> None:
-        """Write the model file: text, whole or not at all; to a path, `-` for standard output, or an open
-        file (binary or text)."""
+        """Write the model file, whole or not at all; to a path, `-` for standard output, or an open file.
+
+        The file is text. A path that ends in .npz gets the binary form, which loads faster.
+        """
         from odmlib.data.files import open_output
-        from odmlib.model.text_writer import model_text
+        from odmlib.model.text_writer import model_pieces
 
         with open_output(target) as stream:
-            stream.writelines(model_text(self))
+            stream.writelines(model_pieces(self, target))
 
     def to_bytes(self) -> bytes:
         """The model file as bytes; `load_model` takes them."""
