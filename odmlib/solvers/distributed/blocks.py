@@ -131,7 +131,7 @@ class Block:
 
     def largest_curvature(self) -> float:
         """The largest curvature of a row's loss in w."""
-        steepest = float(np.asarray(self.loss.evaluate("curvature", -1e300, 1.0)))
+        steepest = self.loss.largest_curvature()
         return float(np.max(steepest * self.costs * self.problem.rows.squared_norms(), initial=0.0))
 
 

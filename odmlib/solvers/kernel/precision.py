@@ -14,7 +14,7 @@ import numpy as np
 from odmlib._core.arrays import Floats
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
-from odmlib.losses.loss import MarginLoss, MeanVarianceLoss
+from odmlib.losses.loss import BandLoss, MarginLoss, MeanVarianceLoss
 from odmlib.solvers.control import Resources
 
 ROUNDING = 2.0**-22  # of a float32 kernel value, with what its computation adds
@@ -24,9 +24,13 @@ SAFE_PART = 0.2  # part of what stands on the diagonal that rounding may eat up
 def margins_need_float64(kernel: Kernel, costs: Floats, loss: MarginLoss | None = None) -> bool:
     """Whether rounding can make the dual problem of a margin loss lose its convexity.
 
-    A loss adds 1 / (2 cost), the cost times that of its steepest part; the losses of ODM have a factor of 1.
+    A loss adds 1 / (2 cost), the cost times that of its steepest part.
     """
-    steepest = max(loss.variance, loss.hinge) if isinstance(loss, MeanVarianceLoss) else 1.0
+    steepest = 1.0
+    if isinstance(loss, MeanVarianceLoss):
+        steepest = max(loss.variance, loss.hinge)
+    elif isinstance(loss, BandLoss):
+        steepest = max(1.0, loss.nu)
     return 2 * float((steepest * costs).max(initial=0.0)) * _rounding_norm(kernel) > SAFE_PART
 
 

@@ -81,7 +81,9 @@ class _Run:
         kernel, m = problem.data, problem.data.n_rows
         self.problem, self.kernel, self.control, self.tuning = problem, kernel, control, tuning
         self.seed = resources.seed
-        self.cache = cache_for(kernel, resources, margins_need_float64(kernel, problem.costs))
+        self.cache = cache_for(
+            kernel, resources, margins_need_float64(kernel, problem.costs * max(1.0, problem.nu))
+        )
         block = max(tuning.usual_block, min(tuning.most_block, tuning.most_local_values // problem.n_classes))
         block = max(tuning.least_block, min(m, block, tuning.most_block_values // max(1, m)))
         self.state = KernelState(problem, self.cache, block, resources.threads, resources.seed)
