@@ -2,9 +2,9 @@
 
     min_a  1/2 a'Qa + sum_i conj_i(a_i)   (docs/internals/mathematics.md)
 
-One sweep visits all rows in random order and minimises exactly over one a_i at a time, while the scores of all
-rows are kept up to date: one kernel row per visit that moves a_i. The working set (working_set.py) is faster;
-this is here to compare with the paper. Convergence is claimed on the relative duality gap over all rows.
+One sweep visits all rows in random order and minimises exactly over one a_i at a time, while the scores of
+all rows are kept up to date: one kernel row per visit. The working set (working_set.py) is faster; this is
+here to compare with the paper. Convergence is claimed on the relative duality gap over all rows.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ def test_two_rows_by_hand():
 
 
 @pytest.mark.parametrize("options", [
-    {"gamma": 0.3}, {"gamma": 0.3, "C": 20, "nu": 3.0}, {"kernel": "poly", "degree": 2, "gamma": 0.2, "coef0": 1},
+    {"gamma": 0.3}, {"gamma": 0.3, "C": 20, "nu": 3.0},
+    {"kernel": "poly", "degree": 2, "gamma": 0.2, "coef0": 1},
     {"kernel": "sigmoid", "gamma": 0.3, "coef0": -1, "C": 0.3},
 ])  # fmt: skip
 def test_same_machine_as_the_working_set(options):
