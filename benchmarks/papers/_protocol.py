@@ -13,7 +13,7 @@ from odmlib.data.problem import Problem
 from odmlib.machines.training import make_settings
 from odmlib.selection.cross_validation import cross_validate
 
-FIT_SECONDS = 20.0  # of one training while parameters are chosen
+FIT_SECONDS = 10.0  # of one training while parameters are chosen
 Options = Mapping[str, Any]
 
 

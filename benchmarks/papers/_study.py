@@ -74,7 +74,7 @@ def run_study(study: Study, folder: Path, quick: bool, talk: Callable[[str], Non
         for done, cell in enumerate(to_do):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                numbers = study.run(*cell, quick)
+                numbers = study.run(*cell, quick) or {study.measure: math.nan}
             for measure, value in numbers.items():
                 writer.writerow((*cell, measure, repr(float(value))))
             out.flush()
@@ -200,10 +200,14 @@ def _figure(study: Study, results: Results, names: list[str], folder: Path, quic
     for name in names:
         series = []
         for method in study.methods:
-            curves = [numbers for cell, numbers in results.items() if (cell[0], cell[2]) == (name, method)]
-            places = sorted({float(x) for numbers in curves for x in numbers})
+            curves = [
+                {float(x): y for x, y in numbers.items() if not math.isnan(y)}
+                for cell, numbers in results.items()
+                if (cell[0], cell[2]) == (name, method)
+            ]
+            places = sorted({x for curve in curves for x in curve})
             if places:
-                heights = [float(np.mean([n[x] for n in by_place(curves) if x in n])) for x in places]
+                heights = [float(np.mean([curve[x] for curve in curves if x in curve])) for x in places]
                 series.append(Series(method, places, heights))
         if series:
             charts.append(Chart(name, *study.axes, series, x_log=study.logarithmic))
@@ -222,10 +226,6 @@ def _figure(study: Study, results: Results, names: list[str], folder: Path, quic
         for x in places:
             known = [dict(zip(one.x, one.y, strict=True)) for one in chart.series]
             yield f"| {x:g} | " + " | ".join(f"{one[x]:.4g}" if x in one else "-" for one in known) + " |"
-
-
-def by_place(curves: list[Numbers]) -> list[dict[float, float]]:
-    return [{float(x): y for x, y in numbers.items()} for numbers in curves]
 
 
 def say(text: str) -> None:

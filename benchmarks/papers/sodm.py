@@ -140,8 +140,8 @@ def printed(table: dict[str, tuple[float | None, ...]]) -> dict[str, dict[str, f
 SETS = tuple(TABLE2)
 NOTE = (
     f"At most {MOST_ROWS:,} rows of a set ({QUICK_ROWS:,} with --quick); SUSY is 30,000 of 5,000,000 rows; "
-    "the paper's a7a is a9a. Every method but ODM and the linear SODM is stopped at level 1: two machines, whose "
-    "average is taken."
+    "the paper's a7a is a9a. Every method but ODM and the linear SODM is stopped at level 1: two machines, "
+    "whose average is taken."
 )
 COMMON = {"repeats": 5, "quick_repeats": 2, "note": NOTE}
 CURVE = {"axes": ("seconds", "accuracy"), "logarithmic": True, "repeats": 1, "quick_repeats": 1, "note": NOTE}
