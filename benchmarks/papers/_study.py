@@ -25,7 +25,7 @@ Cell = tuple[str, int, str]  # set, repeat, method
 Numbers = dict[str, float]
 Results = dict[Cell, Numbers]
 HEAD = ("set", "repeat", "method", "measure", "value")
-LEVEL = 0.05  # of the paired t-tests
+LEVEL, FEWEST = 0.05, 3  # of the paired t-tests: level, and repeats without which there is none
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def compared(ours: Mapping[int, float], theirs: Mapping[int, float]) -> int:
 
     common = sorted(ours.keys() & theirs.keys())
     difference = np.array([ours[repeat] - theirs[repeat] for repeat in common])
-    if len(common) < 2 or not difference.any():
+    if len(common) < FEWEST or not difference.any():
         return 0
     if np.ptp(difference) == 0:
         return int(np.sign(difference[0]))
@@ -180,6 +180,10 @@ def _table(study: Study, results: Results, names: list[str]) -> Iterator[str]:
                     text += {1: " •", -1: " ∘", 0: ""}[verdict]
             shown.append(text + ("" if printed is None else f" [{printed:g}]"))
         yield f"| {name} | " + " | ".join(shown) + " |"
+    if study.measure != "seconds":
+        taken = [_mean_of(results, names, method, "seconds") for method in study.methods]
+        if any(taken):
+            yield "| seconds, mean | " + " | ".join(taken) + " |"
     average = [f"{np.mean(means[method]):.3f}" if means[method] else "-" for method in study.methods]
     yield "| mean | " + " | ".join(average) + " |"
     if study.against is not None:
@@ -189,6 +193,11 @@ def _table(study: Study, results: Results, names: list[str]) -> Iterator[str]:
     yield "Numbers in brackets are the paper's."
     if study.against is not None:
         yield f"• and ∘: significantly better or worse than {study.against} (paired t-test, 95 %)."
+
+
+def _mean_of(results: Results, names: list[str], method: str, measure: str) -> str:
+    found = [value for name in names for value in values_of(results, name, method, measure).values()]
+    return f"{np.mean(found):.3g}" if found else ""
 
 
 def _figure(study: Study, results: Results, names: list[str], folder: Path, quick: bool) -> Iterator[str]:

@@ -74,8 +74,9 @@ def test_paired_t_test():
         seen.add(found)
     assert len(seen) > 1
     assert _study.compared({0: 1.0, 1: 1.0}, {0: 1.0, 1: 1.0}) == 0
-    assert _study.compared({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.0}) == 1  # the same difference each time
-    assert _study.compared({0: 2.0}, {0: 1.0}) == 0
+    three = {0: 2.0, 1: 3.0, 2: 5.0}
+    assert _study.compared(three, {0: 1.0, 1: 2.0, 2: 4.0}) == 1  # the same difference each time
+    assert _study.compared(three, {0: 1.0, 1: 2.0}) == 0
 
 
 def test_a_figure_has_a_picture(tmp_path, here):
