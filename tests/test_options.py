@@ -216,8 +216,8 @@ def message_of(given: dict) -> str | None:
 
 def test_wrong_combinations_have_the_messages_of_old():
     """The file was written by version 0.1.0, with these exceptions: nu may be above 1, gamma may be mean,
-    mcodm and odm name their own solvers, and an option of sodm for another machine is told before a wrong
-    solver is."""
+    mcodm and odm name their own solvers, linear blocks of sodm may have strata, and an option of sodm for
+    another machine is told before a wrong solver is."""
     cases = json.loads((Path(__file__).parent / "option_messages.json").read_text())
     for case in cases:
         for names, message in case["messages"]:
