@@ -115,7 +115,7 @@ def _squared_lengths(rows: Dataset, formula: KernelFormula) -> Floats:
 def _gap(report: dict[str, Any], output: int) -> float:
     """P - D of the task with this output, which reports state relative to P."""
     task = report["tasks"][output] if "tasks" in report else report
-    return max(task["gap"], ROUNDING) * max(1.0, abs(task["primal"]))
+    return max(task["gap"], ROUNDING) * abs(task["primal"])
 
 
 def _shifts(problem: Problem, formula: KernelFormula, options: TrainOptions) -> Callable[[Task], float]:
