@@ -293,8 +293,8 @@ def test_the_printed_bound_is_false_where_ours_holds():
 
 
 def test_a_sloppy_fit_has_a_wider_bound():
-    X, y = two_clouds(90, 2, 1.1, seed=5)
-    loose, tight = (odmlib.leave_one_out(X, y, C=5, tol=tol) for tol in (0.05, 1e-9))
+    X, y = two_clouds(700, 2, 1.1, seed=5)
+    loose, tight = (odmlib.leave_one_out(X, y, C=0.5, tol=tol) for tol in (0.05, 1e-9))
     assert loose.model.report["gap"] > 1e-6
-    assert tight.errors <= tight.bound <= loose.bound
-    assert tight.bound < 90
+    assert tight.errors <= tight.bound < loose.bound
+    assert tight.bound < 700
