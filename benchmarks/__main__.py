@@ -37,7 +37,8 @@ MINUTES = {
 }
 # of accuracy more than of speed, long, each with options of its own: python -m benchmarks.NAME
 STUDIES = (
-    "calibration", "golden", "grid", "kmomd", "mcodm", "multiclass", "sodm", "ssodm", "svm", "tuning",
+    "calibration", "data", "defaults", "golden",
+    "grid", "kmomd", "mcodm", "multiclass", "sodm", "ssodm", "svm", "tuning",
     "versions",
 )  # fmt: skip
 PEERS = ("scikit-learn", "scikit-learn-intelex", "liblinear-official", "libsvm-official")

@@ -69,7 +69,7 @@ def make_parser() -> ToolParser:
         "search C and gamma where they are not given, by cross-validation (-v, default 5) or --loo; "
         "a model of the best is written only if named; odm-grid does more",
     )
-    left_out = "leave-one-out accuracy from one fit, and the paper's bound; a model is written only if named"
+    left_out = "leave-one-out accuracy from one fit, and a proven bound; a model is written only if named"
     parser.option("--loo", left_out)
     parser.option("--json FILE", "write a machine-readable report of the run")
     parser.option("--report FILE", "write a report of the run as one HTML page")
@@ -214,17 +214,15 @@ def warn_of_the_end(model: Model, options: TrainOptions) -> None:
 
 
 def leave_one_out_line(model: Model, problem: Problem, options: TrainOptions) -> str:
-    """The result as LIBSVM words it, the paper's bound beside it; the report gets its entry."""
+    """The result as LIBSVM words it, the bound beside it; the report gets its entry."""
     from odmlib.selection.leave_one_out import leave_one_out_of
 
     if "leave_one_out" not in model.report:  # probabilities have it made already
         model.report["leave_one_out"] = leave_one_out_of(model, problem, options).report()
     found, rows = model.report["leave_one_out"], problem.rows.n_rows
     right = f"{rows - found['errors']}/{rows}"
-    return (
-        f"Leave-one-out Accuracy = {100 * found['accuracy']:g}% ({right}; "
-        f"{found['errors']} errors, at most {found['bound']:.1f} by the paper's bound)"
-    )
+    bound = "" if found["bound"] is None else f", at most {found['bound']} in true refits"
+    return f"Leave-one-out Accuracy = {100 * found['accuracy']:g}% ({right}; {found['errors']} errors{bound})"
 
 
 def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
