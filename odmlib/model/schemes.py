@@ -86,3 +86,20 @@ def margins_of(scheme: str, scores: Floats, codes: Codes, n_classes: int) -> Flo
         duel = scores[rows[differs], output[differs]]
         margins[differs] = np.minimum(margins[differs], np.where(codes[differs] < other, duel, -duel))
     return margins
+
+
+def class_margins(scheme: str, scores: Floats, n_classes: int) -> Floats:
+    """The margin that every row would have in each class: (rows x classes)."""
+    if scheme == "binary":
+        return np.stack([scores[:, 0], -scores[:, 0]], axis=1)
+    if scheme != "ovo":
+        best = scores.max(axis=1, keepdims=True)
+        others = np.repeat(best, n_classes, axis=1)
+        rows = np.arange(len(scores))
+        others[rows, scores.argmax(axis=1)] = np.partition(scores, -2, axis=1)[:, -2]
+        return scores - others
+    margins = np.full((n_classes, len(scores)), np.inf)
+    for output, (first, second) in enumerate(zip(*class_pairs(n_classes), strict=True)):
+        np.minimum(margins[first], scores[:, output], out=margins[first])
+        np.minimum(margins[second], -scores[:, output], out=margins[second])
+    return margins.T
