@@ -24,28 +24,33 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "data"
 
 
-def halves(name: str, scaled: bool = False) -> tuple:
+def wdbc() -> tuple:
+    """Training and test rows, scaled as `odm-scale -l 0` does it."""
+    X, y = odmlib.read_data(DATA / "wdbc.train.txt")
+    X_test, y_test = odmlib.read_data(DATA / "wdbc.test.txt", features=X.shape[1])
+    X, X_test = X.toarray(), X_test.toarray()
+    low, high = X.min(axis=0), X.max(axis=0)
+    return (X - low) / (high - low), y, (X_test - low) / (high - low), y_test
+
+
+def thirds(name: str) -> tuple:
     """Training rows and test rows: every third row is a test row."""
     X, y = odmlib.read_data(DATA / name)
-    X = X.toarray()
     test = np.arange(len(y)) % 3 == 0
-    if scaled:
-        low, high = X[~test].min(axis=0), X[~test].max(axis=0)
-        X = (X - low) / np.where(high > low, high - low, 1)
     return X[~test], y[~test], X[test], y[test]
 
 
 def pictures() -> dict[str, list[Picture]]:
-    X, y, X_test, y_test = halves("wdbc.txt", scaled=True)
+    X, y, X_test, y_test = wdbc()
     machines = {
-        "linear SVM": odmlib.train(X, y, machine="svm", kernel="linear", probability=True),
-        "linear ODM": odmlib.train(X, y, kernel="linear", probability=True),
-        "rbf ODM": odmlib.train(X, y, gamma=1, probability=True),
+        "linear SVM": odmlib.train(X, y, machine="svm", kernel="linear"),
+        "linear ODM": odmlib.train(X, y, kernel="linear"),
+        "rbf ODM": odmlib.train(X, y),
     }
     found = {name: model.evaluate(X_test, y_test) for name, model in machines.items()}
     margins = {name: evaluation.margins for name, evaluation in found.items()}
     rbf = machines["rbf ODM"]
-    D, d, D_test, d_test = halves("digits.txt")
+    D, d, D_test, d_test = thirds("digits.txt")
     digits = {
         "one-vs-rest ODM": odmlib.train(D, d, kernel="linear", multiclass="ovr", probability=True),
         "mcODM": odmlib.train(D, d, kernel="linear", machine="mcodm", probability=True),
@@ -67,7 +72,7 @@ def pictures() -> dict[str, list[Picture]]:
         "boundary3": [boundary_chart(odmlib.train(I, i), I, i, (3, 4), "iris: odm")],
         "weights": [weight_picture(machines["linear ODM"], name="wdbc: linear ODM")],
         "tune": [tune_picture(odmlib.grid_search(X, y), "wdbc, 5 folds")],
-        "accuracy": [accuracy_curve(X, y, "C", [2.0**k for k in range(-7, 10, 2)], gamma=1)],
+        "accuracy": [accuracy_curve(X, y, "C", [2.0**k for k in range(-7, 10, 2)])],
     }
 
 
