@@ -112,7 +112,7 @@ class Chart:
             for value, error in zip(series.y, series.errors or [], strict=False):
                 values += [value - error, value + error]
         if any(series.kind == "bars" for series in self.series):
-            values.append(0.0)
+            values += [0.0, 1.1 * max(values)] if self.bands else [0.0]  # room for the band's name
         wanted = self.y_range if self.regions is None else self.regions.y_range
         return Axis.over(values, self.y_log) if wanted is None else Axis.within(*wanted)
 

@@ -38,7 +38,8 @@ nav { margin: .75rem 0; display: flex; flex-wrap: wrap; gap: .25rem 1rem; }
 .scroll { overflow-x: auto; max-width: 100%; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .25rem 0 .75rem; }
 caption { text-align: left; font-weight: 600; padding-bottom: .25rem; }
-th, td { padding: .3rem .45rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th, td { padding: .3rem .45rem; border-bottom: 1px solid var(--line); text-align: right;
+  white-space: nowrap; }
 th[scope=row], td:first-child, thead th:first-child { text-align: left; font-weight: 400; }
 .names th[scope=row] { white-space: normal; }
 .matrix td, .matrix thead th { text-align: center; padding: .25rem .45rem; }

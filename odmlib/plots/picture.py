@@ -116,6 +116,8 @@ def _chart(axes: Any, chart: Chart) -> None:
         axes.set_xscale("log")
     if chart.y_log:
         axes.set_yscale("log")
+    if chart.bands and any(series.kind == "bars" for series in chart.series):
+        axes.set_ylim(0, chart.y_axis().high)
     if chart.y_range is not None:
         axes.set_ylim(chart.y_range[0], 1.02 * chart.y_range[1])
     if chart.square:
