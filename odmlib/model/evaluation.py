@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from odmlib._core.arrays import Codes, Floats
 from odmlib.data.labels import python_label
 from odmlib.errors import ParameterError
-from odmlib.model.schemes import class_margins, winners
+from odmlib.model.schemes import class_scores, margins_of, winners
 from odmlib.threads import resolve_threads
 
 if TYPE_CHECKING:
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model says of rows whose labels it knows; `class_margins[i, c]` is by how much class c wins."""
+    """What a model says of rows whose labels it knows."""
 
     labels: NDArray
     codes: Codes  # positions of the true labels
     predicted: Codes  # and of the predicted ones
-    class_margins: Floats  # rows x classes
+    margins: Floats  # by how much the true class of every row wins
+    class_scores: Floats  # rows x classes: model/schemes.py
     probabilities: Floats | None  # rows x classes; None: the model holds none
     n_unknown: int = 0  # further rows, with labels that the model does not know
 
@@ -43,14 +44,16 @@ class Evaluation:
         if len(known) < len(codes):
             rows = rows.take(known)
         n, k = len(known), model.n_classes
-        predicted, margins = np.empty(n, dtype=np.int64), np.empty((n, k))
+        codes = codes[known]
+        predicted, margins, scores_of = np.empty(n, dtype=np.int64), np.empty(n), np.empty((n, k))
         probabilities = np.empty((n, k)) if "probability_slopes" in model.extras else None
         for part, scores in model.score_blocks(rows, resolve_threads(threads)):
             predicted[part] = winners(model.scheme, scores, k)
-            margins[part] = class_margins(model.scheme, scores, k)
+            margins[part] = margins_of(model.scheme, scores, codes[part], k)
+            scores_of[part] = class_scores(model.scheme, scores, k)
             if probabilities is not None:
                 probabilities[part] = model.probabilities_for(scores)
-        return cls(model.labels, codes[known], predicted, margins, probabilities, len(codes) - n)
+        return cls(model.labels, codes, predicted, margins, scores_of, probabilities, len(given) - n)
 
     @property
     def n_rows(self) -> int:
@@ -72,11 +75,6 @@ class Evaluation:
         """Part of the rows with the right label, 0 to 1."""
         return float(np.sum(self.predicted == self.codes)) / self.n_rows
 
-    @property
-    def margins(self) -> Floats:
-        """By how much the true class of every row wins."""
-        return self.class_margins[np.arange(len(self.codes)), self.codes]
-
     def counts(self) -> Codes:
         """Rows by the position of their label and of the predicted one."""
         k = len(self.labels)
@@ -97,8 +95,8 @@ class Evaluation:
         raise ParameterError(f"the model does not know the label {label}")
 
     def ranking(self, place: int) -> Ranking:
-        """The rows ranked by the margin of one class."""
-        return Ranking.of(self.codes == place, self.class_margins[:, place])
+        """The rows ranked by the score of one class."""
+        return Ranking.of(self.codes == place, self.class_scores[:, place])
 
 
 @dataclass(frozen=True)

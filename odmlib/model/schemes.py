@@ -88,18 +88,18 @@ def margins_of(scheme: str, scores: Floats, codes: Codes, n_classes: int) -> Flo
     return margins
 
 
-def class_margins(scheme: str, scores: Floats, n_classes: int) -> Floats:
-    """The margin that every row would have in each class: (rows x classes)."""
+def class_scores(scheme: str, scores: Floats, n_classes: int) -> Floats:
+    """A score of every row for each class (rows x classes), by which rows can be ranked.
+
+    One-vs-one: the votes of the class; where they are equal, the sum of its outputs decides, made smaller
+    than half a vote. scikit-learn ranks in the same way.
+    """
     if scheme == "binary":
         return np.stack([scores[:, 0], -scores[:, 0]], axis=1)
     if scheme != "ovo":
-        best = scores.max(axis=1, keepdims=True)
-        others = np.repeat(best, n_classes, axis=1)
-        rows = np.arange(len(scores))
-        others[rows, scores.argmax(axis=1)] = np.partition(scores, -2, axis=1)[:, -2]
-        return scores - others
-    margins = np.full((n_classes, len(scores)), np.inf)
+        return scores
+    sums = np.zeros((n_classes, len(scores)))
     for output, (first, second) in enumerate(zip(*class_pairs(n_classes), strict=True)):
-        np.minimum(margins[first], scores[:, output], out=margins[first])
-        np.minimum(margins[second], -scores[:, output], out=margins[second])
-    return margins.T
+        sums[first] += scores[:, output]
+        sums[second] -= scores[:, output]
+    return votes(scores, n_classes) + (sums / (3 * (np.abs(sums) + 1))).T

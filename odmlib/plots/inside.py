@@ -14,7 +14,7 @@ from odmlib.data.dataset import Dataset
 from odmlib.data.labels import python_label
 from odmlib.errors import ParameterError
 from odmlib.model.functions import LinearFunction
-from odmlib.model.schemes import class_margins, class_pairs
+from odmlib.model.schemes import class_pairs, margins_of
 from odmlib.plots.chart import Bars, Chart, Matrix, Regions, Series
 from odmlib.selection.heat_map import SPAN, TITLES, rate_table
 
@@ -59,10 +59,10 @@ def boundary_chart(
         plane = np.repeat(middle[None, :], len(across), axis=0)
         plane[:, pair[0]], plane[:, pair[1]] = across, height
         scores = model.decision_function(plane, threads).reshape(len(across), -1)
-        margins = class_margins(model.scheme, scores, model.n_classes)
         winner = model.positions_for(scores)
+        margins = margins_of(model.scheme, scores, winner, model.n_classes)
         codes.append(winner.tolist())
-        depths.append(_depths(margins[np.arange(len(winner)), winner], band_of(model.parameters)).tolist())
+        depths.append(_depths(margins, band_of(model.parameters)).tolist())
     regions = Regions(x_range, y_range, codes, depths)
     held = f"; {model.n_features - 2} other columns at their median" if model.n_features > 2 else ""
     title = f"{name or model.machine}, {model.formula.name} kernel{held}"
@@ -169,7 +169,7 @@ def class_weights_of(model: Model) -> tuple[Floats, NDArray]:
 
 def _column_name(model: Model, place: int) -> str:
     """What the training data call the column, else its number in the file."""
-    names = getattr(model, "feature_names", None)
+    names = getattr(model, "columns", None)
     return str(names[place]) if names is not None else f"column {place + (not model.zero_based)}"
 
 

@@ -294,7 +294,7 @@ def _ranking(report: Report) -> Iterator[str]:
     curves = {name: one for name, one in curves.items() if one.present()}
     yield (
         f"<p>How well {'each class' if several else 'the larger label'} is told from the "
-        f"{'rest' if several else 'other'} by its margin, at every threshold. "
+        f"{'rest' if several else 'other'} by its score, at every threshold. "
         "1.000 is perfect; a ROC curve on the diagonal is chance.</p>\n"
     )
     yield report.draw([roc_chart(curves), pr_chart(curves)])

@@ -10,7 +10,7 @@ from sklearn import metrics
 
 import odmlib
 from odmlib.model.evaluation import Ranking
-from odmlib.model.schemes import class_margins, margins_of, n_outputs
+from odmlib.model.schemes import class_scores
 
 RANDOM = np.random.default_rng(5)
 
@@ -21,13 +21,14 @@ def made(n_classes: int, **options):
     return odmlib.train(X, y, **options), X, y
 
 
-@pytest.mark.parametrize("scheme", ["binary", "ovo", "ovr", "joint"])
-def test_class_margins_are_those_of_each_class(scheme):
-    k = 2 if scheme == "binary" else 5
-    scores = RANDOM.normal(size=(40, n_outputs(scheme, k))).round(1)  # with ties
-    found = class_margins(scheme, scores, k)
-    for c in range(k):
-        np.testing.assert_array_equal(found[:, c], margins_of(scheme, scores, np.full(40, c), k))
+def test_class_scores_are_scikit_learns():
+    from sklearn.utils.multiclass import _ovr_decision_function
+
+    scores = RANDOM.normal(size=(40, 10)).round(1)
+    wanted = _ovr_decision_function(scores <= 0, -scores, 5)
+    np.testing.assert_allclose(class_scores("ovo", scores, 5), wanted, atol=1e-12)
+    np.testing.assert_array_equal(class_scores("ovr", scores, 10), scores)
+    np.testing.assert_array_equal(class_scores("binary", scores[:, :1], 2), scores[:, [0, 0]] * [1, -1])
 
 
 @given(

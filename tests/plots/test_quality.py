@@ -42,7 +42,7 @@ def test_roc_and_precision(two):
     ):
         for series, found in zip(chart.series, two.values(), strict=True):
             place = found.positive()
-            wanted = area(found.codes == place, found.class_margins[:, place])
+            wanted = area(found.codes == place, found.class_scores[:, place])
             assert series.name.endswith(f": {wanted:.3f}")
             assert series.x[-1] == 1 and min(series.x) == 0
     assert "class 1 against 0" in roc_chart(two, on="t").title
