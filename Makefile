@@ -32,6 +32,7 @@ lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/codespell docs odmlib examples benchmarks *.md
 
 # the manual, in docs/_build/html; warnings are errors
 docs: $(VENV)/installed-docs
