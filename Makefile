@@ -29,10 +29,11 @@ test-debug:
 	ODMLIB_DEBUG=1 $(MAKE) VENV=.venv-debug test
 
 # The same suite with every memory access and every undefined operation watched. The runtimes come first, because
-# Python itself is not compiled with them; leaks are CPython's own; reports are not captured, so that they are seen.
+# Python itself is not compiled with them. Leaks are CPython's own. Reports are not captured, so that they are seen. Java
+# does not start beside them, so Spark's tests are left out.
 RUNTIMES = $(foreach name,libasan.so libubsan.so libstdc++.so.6,$$($(CXX) -print-file-name=$(name)))
 test-asan:
-	ODMLIB_SANITIZE=1 $(MAKE) VENV=.venv-asan .venv-asan/installed-test
+	ODMLIB_SANITIZE=1 $(MAKE) VENV=.venv-asan TEST_EXTRAS=test .venv-asan/installed-test
 	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 		UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTHONMALLOC=malloc ODMLIB_SANITIZE=1 \
 		.venv-asan/bin/pytest --capture=sys -o timeout=1200 $(TESTS)

@@ -15,7 +15,7 @@ import pytest
 
 from odmlib.model.text_format import load_model
 from tests.model.examples import make_model
-from tests.sanitizers.compiling import measures_memory
+from tests.compiling import measures_memory
 
 from .tools import command, environment, files, run, start, toy
 

@@ -58,8 +58,7 @@ def reader(data: bytes) -> int:
             assert _parsed(data, zero_based, *cut) == found, cut
         expected = _by_reference(data, zero_based)
         assert (found[:3] if found[0] == "refused" else found) == expected
-        check = check_data(data, zero_based=zero_based)
-        assert check.good == (found[0] == "rows"), check.faults
+        assert _is_good(data, zero_based) == (found[0] == "rows")
         if found[0] == "rows":
             compared += _same_in_scikit_learn(data, zero_based)
             _written_and_read(data, zero_based)
@@ -79,6 +78,14 @@ def _parsed(data: bytes, zero_based: bool, threads: int, block_bytes: int | None
     except DataFormatError as error:
         return "refused", error.line, error.column, str(error)
     return "rows", width, labels.tobytes(), indptr.tolist(), indices.tolist(), values.tobytes()
+
+
+def _is_good(data: bytes, zero_based: bool) -> bool:
+    """What odm-check says."""
+    try:
+        return check_data(data, zero_based=zero_based).good
+    except DataFormatError:  # UTF-16
+        return False
 
 
 def _by_reference(data: bytes, zero_based: bool) -> Any:

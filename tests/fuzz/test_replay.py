@@ -35,13 +35,13 @@ def cut_short(target: str) -> int:
 
 # comparisons with scikit-learn's loader, Python's float() or what was written: fewer would mean that the oracles sleep
 LEAST = {
-    "reader": 1,
-    "numbers": 1,
-    "model": 1,
-    "foreign_model": 1,
-    "ranges": 1,
-    "weights": 1,
-    "grid": 1,
+    "reader": 150,
+    "numbers": 450,
+    "model": 20,
+    "foreign_model": 75,
+    "ranges": 40,
+    "weights": 30,
+    "grid": 35,
 }
 
 

@@ -13,7 +13,7 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.cache import RowCache, bytes_for_all
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
-from tests.sanitizers.compiling import measures_memory
+from tests.compiling import measures_memory
 
 M = 200
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from .compiling import PLAIN, compiled
+from tests.compiling import PLAIN, compiled
 
 pytestmark = pytest.mark.slow
 
@@ -22,12 +22,12 @@ def run(program, *words):
 @pytest.mark.parametrize("words", [(), ("fork",)], ids=["threads", "fork"])
 def test_the_pool_has_no_race(words, tmp_path):
     """Eight callers, jobs of all sizes, jobs inside of jobs; with `fork` also in children."""
-    found = run(compiled("thread_pool.cc", tmp_path / "pool", "-fsanitize=thread"), *words)
+    found = run(compiled("sanitizers/thread_pool.cc", tmp_path / "pool", "-fsanitize=thread"), *words)
     assert found.returncode == 0, found.stderr
     assert int(found.stdout) > 500_000  # chunks
 
 
 def test_a_deliberate_race_is_caught(tmp_path):
-    found = run(compiled("faults.cc", tmp_path / "race", "-fsanitize=thread", "-DFAULTS_MAIN"))
+    found = run(compiled("sanitizers/faults.cc", tmp_path / "race", "-fsanitize=thread", "-DFAULTS_MAIN"))
     assert found.returncode == 66
     assert "data race" in found.stderr

@@ -1,4 +1,4 @@
-"""Compiling the programs of this folder. Under `make test-asan` and `make test-tsan` a missing compiler is a failure."""
+"""Compiling the C++ programs of tests. Under `make test-asan` and `make test-tsan` a missing compiler is a failure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+ROOT = HERE.parent
 SANITIZING = os.environ.get("ODMLIB_SANITIZE") == "1"
 measures_memory = pytest.mark.skipif(SANITIZING, reason="sanitizers take memory of their own")
 PLAIN = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # for the compiler itself
