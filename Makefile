@@ -8,7 +8,7 @@ SOURCES = setup.py pyproject.toml README.md $(shell find odmlib bin -name '*.py'
 TEST_EXTRAS = test$(if $(shell command -v java 2>/dev/null),$(comma)spark)
 comma = ,
 
-.PHONY: demo test test-slow test-optimised test-debug lint docs bench dist clean
+.PHONY: demo test test-slow test-optimised test-debug test-asan test-tsan fuzz lint docs bench dist clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python docs/demo.py
@@ -27,6 +27,26 @@ test-optimised: $(VENV)/installed-test
 # the same suite with Cython's bounds checks compiled in
 test-debug:
 	ODMLIB_DEBUG=1 $(MAKE) VENV=.venv-debug test
+
+# The same suite with every memory access and every undefined operation watched. The runtimes come first, because
+# Python itself is not compiled with them. Leaks are CPython's own. Reports are not captured, so that they are seen. Java
+# does not start beside them, so Spark's tests are left out.
+RUNTIMES = $(foreach name,libasan.so libubsan.so libstdc++.so.6,$$($(CXX) -print-file-name=$(name)))
+test-asan:
+	ODMLIB_SANITIZE=1 $(MAKE) VENV=.venv-asan TEST_EXTRAS=test .venv-asan/installed-test
+	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+		UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTHONMALLOC=malloc ODMLIB_SANITIZE=1 \
+		.venv-asan/bin/pytest --capture=sys -o timeout=1200 $(TESTS)
+
+# the thread pool alone, under ThreadSanitizer: threads, jobs inside of jobs, forks
+test-tsan: $(VENV)/installed-test
+	ODMLIB_SANITIZE=1 $(VENV)/bin/pytest -m slow tests/sanitizers/test_thread_pool.py
+
+# Every kind of file that is read, by atheris; FUZZ_SECONDS for each target. What breaks a promise stays in tests/fuzz/corpus.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= reader numbers model foreign_model ranges weights grid
+fuzz: $(VENV)/installed-fuzz
+	set -e; for target in $(FUZZ_TARGETS); do $(VENV)/bin/python tests/fuzz/run.py $$target $(FUZZ_SECONDS); done
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check .
@@ -53,7 +73,7 @@ dist: $(VENV)/installed-dev
 	.venv-dist/bin/pytest
 
 clean:
-	rm -rf build dist *.egg-info .venv .venv-debug .venv-dist demo docs/_build
+	rm -rf build dist *.egg-info .venv .venv-debug .venv-asan .venv-dist demo docs/_build
 	find odmlib \( -name '*.so' -o -name '__pycache__' \) -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -71,6 +91,10 @@ $(VENV)/installed-test: $(VENV)/bin/python $(SOURCES)
 $(VENV)/installed-docs: $(VENV)/bin/python $(SOURCES)
 	$(PIP) install ".[docs]"
 	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-fuzz: $(VENV)/bin/python $(SOURCES)
+	$(PIP) install ".[fuzz]"
+	@touch $@ $(VENV)/installed $(VENV)/installed-test
 
 $(VENV)/installed-bench: $(VENV)/bin/python $(SOURCES)
 	$(PIP) install ".[bench]"

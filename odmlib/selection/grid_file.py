@@ -10,6 +10,7 @@ without one are believed.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable
 from typing import Any
@@ -101,10 +102,8 @@ def _read_point(line: str, path: str, number: int) -> GridPoint:
             value = float(text)
             if name == "rate":
                 rate = value
-            elif axis_of[name] in POWERS:
-                parameters[axis_of[name]] = 2.0**value
             else:
-                parameters[axis_of[name]] = value
+                parameters[axis_of[name]] = _parameter(axis_of[name], value)
         except (KeyError, ValueError, OverflowError):
             raise DataFormatError(
                 f"expected log2c=..., log2g=..., rate=..., found '{word}'", path, number
@@ -112,6 +111,14 @@ def _read_point(line: str, path: str, number: int) -> GridPoint:
     if rate is None or not 0 <= rate <= 100:
         raise DataFormatError("expected a line that ends in rate=PERCENT", path, number)
     return GridPoint(parameters, rate, resumed=True)
+
+
+def _parameter(name: str, value: float) -> float:
+    """A parameter from its value on the axis; ValueError where it is no number that a search could have tried."""
+    parameter = 2.0**value if name in POWERS else value
+    if not math.isfinite(parameter) or (name in POWERS and parameter == 0):
+        raise ValueError
+    return parameter
 
 
 class ResultFile:
