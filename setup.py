@@ -36,16 +36,16 @@ DIRECTIVES = {
     "show_performance_hints": False,
 }
 
-# Short cuts of Cython for code that works with Python objects. Loops have none of it, and the compiler needs a tenth
-# longer for it; newer Pythons do without most of them.
+# Short cuts of Cython for code that works with Python objects. Loops have none of it, and the compiler needs
+# a tenth longer for it; newer Pythons do without most of them.
 NO_SHORT_CUTS = [
     ("CYTHON_USE_DICT_VERSIONS", "0"),
     ("CYTHON_UNPACK_METHODS", "0"),
     ("CYTHON_USE_PYLONG_INTERNALS", "0"),
 ]
 
-# -O2 makes mcODM up to 1.4 times slower. -fno-gcse: no loop needs this pass, and it takes long over code for Python
-# objects. Clang has no such pass.
+# -O2 makes mcODM up to 1.4 times slower. -fno-gcse: no loop needs this pass, and it takes long over code for
+# Python objects. Clang has no such pass.
 LOOPS = ["-O3", "-std=c++17", "-fno-gcse", "-Wno-ignored-optimization-argument"]
 
 
@@ -59,6 +59,7 @@ class BuildExtensions(build_ext):
     def run(self):
         from Cython.Build import cythonize
 
+        before = {path: (path.stat(), path.read_bytes()) for path in Path(BUILD, "cython").rglob("*.c*")}
         found = cythonize(
             self.extensions,
             compiler_directives=DIRECTIVES,
@@ -67,6 +68,10 @@ class BuildExtensions(build_ext):
             nthreads=self.parallel,
             quiet=True,
         )
+        # Cython runs again for every new build environment; what comes out as it was is not compiled again
+        for path, (status, text) in before.items():
+            if path.exists() and path.read_bytes() == text:
+                os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         sources = {extension.name: extension.sources for extension in found}
         for extension in self.extensions:
             extension.sources = sources[extension.name]

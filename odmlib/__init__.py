@@ -17,8 +17,8 @@ from odmlib._version import __version__
 # Python that is started in a clone finds the sources before the installed package
 if not any(os.path.exists(f"{__path__[0]}/_core/_cython{suffix}") for suffix in EXTENSION_SUFFIXES):
     raise ImportError(
-        f"{__path__[0]} holds the sources of odmlib, which are not compiled. Start Python in another folder to use an "
-        "installed odmlib, or compile the sources: python setup.py build_ext --inplace"
+        f"{__path__[0]} holds the sources of odmlib, which are not compiled. Start Python in another folder "
+        "to use an installed odmlib, or compile the sources: python setup.py build_ext --inplace"
     )
 
 if TYPE_CHECKING:
