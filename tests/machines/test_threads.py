@@ -18,7 +18,7 @@ from tests.reference_linear import random_problem
 
 
 def ticks_during(call):
-    """How often a thread that sleeps 1 ms at a time wakes up during the call, and the caller's processor time."""
+    """How often a thread that sleeps 1 ms at a time wakes up during the call; the caller's processor time."""
     ticks = []
     started, done = threading.Event(), threading.Event()
 
