@@ -71,15 +71,19 @@ docs: $(VENV)/installed-docs
 bench: $(VENV)/installed-bench
 	$(VENV)/bin/python -m benchmarks $(BENCH)
 
+# the same sources make the same archives, which is checked by making them twice
+dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 1700000000)
 # sdist and wheel, checked and made fit for other Linux systems; the suite run on the wheel in a clean environment
 dist: $(VENV)/installed-dev
-	rm -rf dist
+	rm -rf dist build/again
 	$(VENV)/bin/python -m build
+	$(VENV)/bin/python -m build -o build/again
+	for file in dist/*; do cmp "$$file" "build/again/$${file#dist/}" || exit 1; done
 	if [ "$$(uname)" = Linux ]; then PATH="$(VENV)/bin:$$PATH" auditwheel repair -w dist dist/*-linux_*.whl && rm dist/*-linux_*.whl; fi
 	$(VENV)/bin/twine check --strict dist/*
 	rm -rf .venv-dist && $(PYTHON) -m venv .venv-dist
-	.venv-dist/bin/python -m pip --disable-pip-version-check -q install "$$(ls dist/*.whl)[test]"
-	.venv-dist/bin/pytest
+	.venv-dist/bin/python -m pip --disable-pip-version-check -q install "$$(ls dist/*.whl)[test,docs]"
+	.venv-dist/bin/pytest -n $(WORKERS) $(TESTS)
 
 # what continuous integration runs, and what must pass before a release; both end with one page
 ci:

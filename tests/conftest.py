@@ -24,8 +24,8 @@ os.environ["PYTHONSAFEPATH"] = "1"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Why a test may be skipped: it needs something that pip cannot install, or another system. Any other skip is
-# a failure, so that nothing which users install goes untested unnoticed. ODMLIB_MAY_SKIP holds one more pattern,
-# for environments that lack something on purpose.
+# a failure, so that nothing which users install goes untested unnoticed. ODMLIB_MAY_SKIP holds one more
+# pattern, for environments that lack something on purpose.
 MAY_SKIP = re.compile(
     "|".join(
         [
@@ -39,6 +39,7 @@ MAY_SKIP = re.compile(
             r"no locale with a decimal comma",
             r"array.api",  # scikit-learn's own checks, where scipy's array API is not switched on
             r"is not on the PATH",  # compilers for other systems, qemu and valgrind
+            r"recorded with another compiler",
             os.environ.get("ODMLIB_MAY_SKIP") or "$^",
         ]
     )
