@@ -53,6 +53,11 @@ NO_SHORT_CUTS = [
 LOOPS = ["-O1" if DEBUG else "-O3", "-std=c++17", "-fno-gcse", "-Wno-ignored-optimization-argument"]
 
 
+def code_of(path):
+    """What Cython wrote, without the comment at its head, which lists folders in any order."""
+    return path.read_bytes().partition(b"END: Cython Metadata")[2]
+
+
 class BuildExtensions(build_ext):
     """Run Cython only when something is compiled, and choose flags once the real compiler is known."""
 
@@ -63,7 +68,7 @@ class BuildExtensions(build_ext):
     def run(self):
         from Cython.Build import cythonize
 
-        before = {path: (path.stat(), path.read_bytes()) for path in Path(BUILD, "cython").rglob("*.c*")}
+        before = {path: (path.stat(), code_of(path)) for path in Path(BUILD, "cython").rglob("*.c*")}
         found = cythonize(
             self.extensions,
             compiler_directives=DIRECTIVES,
@@ -73,8 +78,8 @@ class BuildExtensions(build_ext):
             quiet=True,
         )
         # Cython runs again for every new build environment; what comes out as it was is not compiled again
-        for path, (status, text) in before.items():
-            if path.exists() and path.read_bytes() == text:
+        for path, (status, code) in before.items():
+            if path.exists() and code_of(path) == code:
                 os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         sources = {extension.name: extension.sources for extension in found}
         for extension in self.extensions:
@@ -167,7 +172,7 @@ def extensions():
             language="c++",
             include_dirs=folders,
             define_macros=NO_SHORT_CUTS,
-            depends=headers_of(source, headers),
+            depends=[*headers_of(source, headers), "setup.py"],
         )
 
     yield Extension(SHARED, [f"{SHARED.replace('.', '/')}.c"])

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,18 @@ def modules_after(code: str) -> set[str]:
     result = run_python(f"import sys\n{code}\nprint('modules:', *sys.modules)")
     assert result.returncode == 0, result.stderr
     return set(result.stdout.partition("modules:")[2].split())
+
+
+def test_minimum_versions_are_those_that_are_tested():
+    root = Path(__file__).parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    declared = [*project["dependencies"], *project["optional-dependencies"]["sklearn"]]
+    declared += project["optional-dependencies"]["plot"]
+    tested = [line for line in (root / ".ci" / "minimum.txt").read_text().splitlines() if "==" in line]
+    assert len(tested) == len(declared) > 0
+    for bound, pin in zip(declared, tested, strict=True):
+        name, version = bound.split(">=")
+        assert pin in (f"{name}=={version}", f"{name}=={version}.0")
 
 
 def test_import_is_light():

@@ -74,13 +74,11 @@ def read_labels(kind: str, text: str) -> NDArray:
     if kind == "str" and _uneven(values):
         return _objects(values)
     try:
-        labels = np.array(values, dtype=_TYPES[kind])
+        if kind == "unsigned" and min(values, default=0) < 0:
+            raise OverflowError  # numpy 1.26 wraps negative numbers around
+        return np.array(values, dtype=_TYPES[kind])
     except OverflowError:
-        labels = None
-    # numpy 1.26 wraps negative numbers around
-    if labels is None or (kind == "unsigned" and min(values, default=0) < 0):
-        raise ValueError(f"a label does not fit the type {kind}")
-    return labels
+        raise ValueError(f"a label does not fit the type {kind}") from None
 
 
 def are_distinct(labels: NDArray) -> bool:
