@@ -78,7 +78,9 @@ def test_the_stated_comparison_holds(monkeypatch):
     for name in sets:
         real_path(name)
     main = runpy.run_path(str(FOLDER / "compare_with_svc.py"))["main"]
-    found = main([str(REAL_DATA), "--rows", "5000", "--repeat", "1", "--names", *sets])
+    found = main(
+        [str(REAL_DATA), "--rows", "5000", "--repeat", "1", "--jobs", "1", "--processor", "--names", *sets]
+    )
     assert [name for name, *_ in found] == sets
     for _, theirs, ours, ratio in found:
         assert ours > theirs

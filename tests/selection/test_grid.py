@@ -203,9 +203,9 @@ def test_callback_ends_the_search_and_time_limit_too():
     result = grid_search(X, y, folds=3, tell=tell)
     assert result.points == heard and len(heard) == 4 and not result.complete
     X, y = sample(2000)
-    started = time.perf_counter()
+    started = time.process_time()
     result = grid_search(X, y, folds=5, time_limit=0.3)
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20
     assert not result.complete
 
 
