@@ -70,8 +70,8 @@ def score_errors(kernel: Kernel, coefficients: Floats, float64: bool, summed: fl
     """Bounds on the errors of computed scores sum_j c_j k(x_i, x_j), one per row (and column of c).
 
     docs/internals/mathematics.md, "Rounding", derives the bound of a kernel value: part h_i h_j, where
-    h_i h_j bounds the value itself, and slope (|x_i|^2 + |x_j|^2). `summed` is what the sum adds to the part: by
-    default that of one sum in float64, or of sums that float32 rows were added to in many steps.
+    h_i h_j bounds the value itself, and slope (|x_i|^2 + |x_j|^2). `summed` is what the sum adds to the part:
+    by default that of one sum in float64, or of sums that float32 rows were added to in many steps.
     """
     part, slope = _value_errors(kernel, float64)
     sums, norms, sizes = np.abs(coefficients), kernel.squared_norms(), _sizes(kernel)
