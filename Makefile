@@ -13,7 +13,7 @@ WORKERS ?= 2
 TESTS ?=
 PYTEST = $(VENV)/bin/pytest -n $(WORKERS) $(TESTS)
 
-.PHONY: demo test test-slow test-optimised test-debug test-checked test-user test-minimum test-python lint docs bench \
+.PHONY: demo test test-slow test-optimised test-debug test-checked test-user test-minimum test-python test-asan test-tsan fuzz lint docs bench \
 	wheel dist ci release-check clean
 
 demo: $(VENV)/installed
@@ -58,10 +58,31 @@ test-wheel: wheel
 test-python:
 	.ci/test-python "$(VERSION)" $(TESTS)
 
+# The same suite with every memory access and every undefined operation watched. The runtimes come first, because
+# Python itself is not compiled with them. Leaks are CPython's own. Reports are not captured, so that they are seen. Java
+# does not start beside them, so Spark's tests are left out.
+RUNTIMES = $(foreach name,libasan.so libubsan.so libstdc++.so.6,$$($(CXX) -print-file-name=$(name)))
+test-asan:
+	ODMLIB_SANITIZE=1 $(MAKE) VENV=.venv-asan TEST_EXTRAS=test .venv-asan/installed-test
+	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+		UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTHONMALLOC=malloc ODMLIB_SANITIZE=1 \
+		.venv-asan/bin/pytest --capture=sys -o timeout=1200 $(TESTS)
+
+# the thread pool alone, under ThreadSanitizer: threads, jobs inside of jobs, forks
+test-tsan: $(VENV)/installed-test
+	ODMLIB_SANITIZE=1 $(VENV)/bin/pytest -m slow tests/sanitizers/test_thread_pool.py
+
+# Every kind of file that is read, by atheris; FUZZ_SECONDS for each target. What breaks a promise stays in tests/fuzz/corpus.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= reader numbers model foreign_model ranges weights grid
+fuzz: $(VENV)/installed-fuzz
+	set -e; for target in $(FUZZ_TARGETS); do $(VENV)/bin/python tests/fuzz/run.py $$target $(FUZZ_SECONDS); done
+
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/codespell docs odmlib examples benchmarks *.md
 
 # the manual, in docs/_build/html; warnings are errors
 docs: $(VENV)/installed-docs
@@ -116,6 +137,10 @@ $(VENV)/installed-debug: $(VENV)/installed-test
 $(VENV)/installed-docs: $(VENV)/bin/python $(SOURCES)
 	$(PIP) install ".[docs]"
 	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-fuzz: $(VENV)/bin/python $(SOURCES)
+	$(PIP) install ".[$(TEST_EXTRAS)]" --group fuzz
+	@touch $@ $(VENV)/installed $(VENV)/installed-test
 
 $(VENV)/installed-bench: $(VENV)/bin/python $(SOURCES)
 	$(PIP) install . --group bench

@@ -1,7 +1,8 @@
 """Build of the compiled parts. Metadata lives in pyproject.toml.
 
-ODMLIB_DEBUG=1   compile with Cython's bounds and initialisation checks
-ODMLIB_NATIVE=1  compile for this machine's processor only (never the default: wheels must run anywhere)
+ODMLIB_DEBUG=1     compile with Cython's bounds and initialisation checks
+ODMLIB_SANITIZE=1  compile with AddressSanitizer and UndefinedBehaviorSanitizer; `make test-asan` runs the suite so
+ODMLIB_NATIVE=1    compile for this machine's processor only (never the default: wheels must run anywhere)
 On Windows GCC (mingw-w64) is the compiler: the loops are written with vector types, which MSVC does not have.
 """
 
@@ -18,11 +19,14 @@ from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 DEBUG = os.environ.get("ODMLIB_DEBUG") == "1"
+SANITIZE = os.environ.get("ODMLIB_SANITIZE") == "1"
 NATIVE = os.environ.get("ODMLIB_NATIVE") == "1"
 WINDOWS = os.name == "nt"
 
 # checked and plain builds must never pick up each other's files
-BUILD = "build/debug" if DEBUG else "build"
+BUILD = "build/sanitized" if SANITIZE else "build/debug" if DEBUG else "build"
+# UBSAN_OPTIONS says at run time whether a fault ends the process
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]
 
 # Cython's code for memoryviews, compiled once instead of into every module
 SHARED = "odmlib._core._cython"
@@ -95,7 +99,10 @@ class BuildExtensions(build_ext):
         # on Windows the runtime of GCC goes into the modules: it is not there on other machines
         link_flags = ["-pthread"] + (["-static"] if WINDOWS else [])
         # -g0: Python's own flags often ask for debugging symbols, which make wheels ten times as large
-        compile_flags += ["-g", "-D_GLIBCXX_ASSERTIONS"] if DEBUG else ["-g0"]
+        compile_flags += ["-g", "-D_GLIBCXX_ASSERTIONS"] if DEBUG or SANITIZE else ["-g0"]
+        if SANITIZE:
+            compile_flags += SANITIZERS
+            link_flags += SANITIZERS
         if WINDOWS:
             # stacks are aligned to 16 bytes there, and GCC spills vectors of 32 as if they were aligned
             compile_flags.append("-Wa,-muse-unaligned-vector-move")
@@ -103,6 +110,8 @@ class BuildExtensions(build_ext):
             compile_flags.append("-march=native")
         for extension in self.extensions:
             own = ["-O1"] if extension.name == SHARED else LOOPS  # no loops of ours in SHARED
+            if SANITIZE:
+                own = [*own, "-O1"]  # the last one counts
             extension.extra_compile_args = compile_flags + own
             extension.extra_link_args = link_flags
         super().build_extensions()

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
         ParameterError,
         RangeFormatError,
     )
+    from odmlib.model.export.c_code import save_c_code
+    from odmlib.model.export.onnx_graph import save_onnx
     from odmlib.model.foreign.files import load_foreign_model, save_foreign_model
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
@@ -52,6 +54,8 @@ _HOMES = {
     "train": "odmlib.selection.training",
     "Model": "odmlib.model.model",
     "load_model": "odmlib.model.text_format",
+    "save_c_code": "odmlib.model.export.c_code",
+    "save_onnx": "odmlib.model.export.onnx_graph",
     "load_foreign_model": "odmlib.model.foreign.files",
     "save_foreign_model": "odmlib.model.foreign.files",
     "grid_search": "odmlib.selection.grid",
@@ -89,7 +93,9 @@ __all__ = [
     "load_foreign_model",
     "load_model",
     "read_data",
+    "save_c_code",
     "save_foreign_model",
+    "save_onnx",
     "train",
     "write_data",
 ]

@@ -15,6 +15,7 @@ import pytest
 
 from odmlib.model.text_format import load_model
 from tests.model.examples import make_model
+from tests.compiling import measures_memory
 
 from .tools import command, environment, files, run, start, toy
 
@@ -122,6 +123,7 @@ def test_full_stdout():
     assert (result.returncode, result.stderr) == (1, b"odm-predict: <stdout>: No space left on device\n")
 
 
+@measures_memory
 def test_memory_limit_ends_in_one_line():
     """A small packed file that grows to more than the process may have."""
     Path("large").write_bytes(gzip.compress(b"1 1:1\n-1 1:-1\n" * 5_000_000, 1))

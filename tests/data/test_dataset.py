@@ -335,3 +335,22 @@ def test_indices_are_checked_before_scipy_follows_them(kind, place):
             Dataset.from_any(X)
         array[1] = kept
     check(Dataset.from_any(X), np.eye(4))
+
+
+@pytest.mark.parametrize("n", [2, 7, 300])
+def test_mean_distance(n):
+    from scipy.spatial.distance import pdist
+
+    X = np.random.default_rng(n).normal(size=(n, 3)) * [1, 10, 0]
+    assert Dataset.from_any(X).mean_distance() == pytest.approx(pdist(X).mean(), rel=1e-12)
+
+
+def test_mean_distance_of_a_sample_and_of_equal_rows():
+    X = np.random.default_rng(0).normal(size=(3000, 2))
+    data = Dataset.from_any(X)
+    assert data.mean_distance(seed=1) == data.mean_distance(seed=1) != data.mean_distance(seed=2)
+    assert data.mean_distance() == pytest.approx(
+        np.sqrt(np.pi), rel=0.05
+    )  # of two normal points in the plane
+    assert Dataset.from_any(np.full((5, 3), 1 / 3)).mean_distance() == 0
+    assert Dataset.from_any(X[:1]).mean_distance() == 0

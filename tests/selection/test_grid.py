@@ -262,21 +262,6 @@ def test_heat_maps():
     assert text.splitlines()[0] == "   2 |  ??|" and text.splitlines()[1] == "   0 |  @@|"
 
 
-def test_picture(tmp_path):
-    pytest.importorskip("matplotlib")
-    from odmlib.selection.heat_map import draw_heat_map
-
-    X, y = sample(40)
-    for name, start, options in [
-        ("a.png", b"\x89PNG", {}),
-        ("a.svg", b"<?xml", {"log2g": None}),
-        ("a.pdf", b"%PDF", {"log2c": (0, 0, 1)}),
-    ]:
-        options = {"log2c": (-1, 3, 2), "log2g": (-1, -3, -2)} | options
-        draw_heat_map(grid_search(X, y, folds=3, **options), str(tmp_path / name), "toy")
-        assert (tmp_path / name).read_bytes().startswith(start)
-
-
 def test_wide_rows_are_needed_at_large_c_only():
     """The path goes on from float32 to float64 rows, and its rates stay those of cross-validation."""
     X, y = sample(80)
