@@ -131,7 +131,9 @@ class KmOmd(Machine):
             "entropy": _entropy(point.gamma, task),
             "ranking_margin": _ranking_margin(point.scores - shift * task.signs * point.gamma, task, norm),
         }
-        primal, dual = (norm, norm) if average else (point.objective, point.bound)
+        # in the last digit the bound can exceed the objective
+        primal = norm if average else point.objective
+        dual = norm if average else min(point.bound, point.objective)
         margins, offset = scale * task.signs * (point.scores - theta), scale * theta
         found = point.status, primal, dual, point.gap, point.iterations, point.solver
         return SolverResult(*found, margins=margins, details=details, offset=offset), scale
