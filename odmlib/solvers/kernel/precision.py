@@ -13,13 +13,13 @@ import numpy as np
 from odmlib._core.arrays import Floats
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
-from odmlib.losses.loss import MarginLoss, MeanVarianceLoss
+from odmlib.losses.loss import BandLoss, MarginLoss, MeanVarianceLoss
 from odmlib.solvers.control import Resources
 
 UNIT32, UNIT64 = 2.0**-24, 2.0**-53
 ROUNDING = 2.0**-22  # of a float32 kernel value, with what its computation adds
 SAFE_PART = 0.2  # part of what stands on the diagonal that rounding may eat up
-# Rounding moved the objective by 1/30 to 1/190 of `rounding_part` on random sets (60 to 3000 rows, C 1 to 1e4).
+# Rounding moved the objective by 1/30 to 1/190 of `rounding_part` on random sets of 60 rows, C = 1 and 89
 PARTS_OF_TOL = 30.0
 EXACT_ROWS = 512  # so few rows are one block, which float64 rows make exact for the same time
 
@@ -27,10 +27,14 @@ EXACT_ROWS = 512  # so few rows are one block, which float64 rows make exact for
 def rounding_part(kernel: Kernel, costs: Floats, loss: MarginLoss | None = None) -> float:
     """What float32 rows add to K, by its norm, as a part of what the loss adds to the diagonal.
 
-    Rounding adds a matrix of norm about 2^-24 sqrt(rows) times the largest entry. A loss adds 1 / (2 cost), the
-    cost times that of its steepest part; the losses of ODM have a factor of 1.
+    Rounding adds a matrix of norm about 2^-24 sqrt(rows) times the largest entry. A loss adds 1 / (2 cost),
+    the cost times that of its steepest part.
     """
-    steepest = max(loss.variance, loss.hinge) if isinstance(loss, MeanVarianceLoss) else 1.0
+    steepest = 1.0
+    if isinstance(loss, MeanVarianceLoss):
+        steepest = max(loss.variance, loss.hinge)
+    elif isinstance(loss, BandLoss):
+        steepest = max(1.0, loss.nu)
     return 2 * float((steepest * costs).max(initial=0.0)) * _rounding_norm(kernel)
 
 
@@ -65,8 +69,8 @@ def _rounding_norm(kernel: Kernel) -> float:
 def score_errors(kernel: Kernel, coefficients: Floats, float64: bool, summed: float | None = None) -> Floats:
     """Bounds on the errors of computed scores sum_j c_j k(x_i, x_j), one per row (and column of c).
 
-    docs/internals/mathematics.md, "Rounding", derives the bound of a kernel value: part h_i h_j, where h_i h_j
-    bounds the value itself, and slope (|x_i|^2 + |x_j|^2). `summed` is what the sum adds to the part: by
+    docs/internals/mathematics.md, "Rounding", derives the bound of a kernel value: part h_i h_j, where
+    h_i h_j bounds the value itself, and slope (|x_i|^2 + |x_j|^2). `summed` is what the sum adds to the part: by
     default that of one sum in float64, or of sums that float32 rows were added to in many steps.
     """
     part, slope = _value_errors(kernel, float64)
