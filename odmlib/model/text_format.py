@@ -57,8 +57,6 @@ from odmlib.model.functions import (
     RoutedFunction,
 )
 from odmlib.model.model import Model
-from odmlib.model.npz_file import MAGIC as NPZ_MAGIC
-from odmlib.model.npz_file import read_npz
 from odmlib.model.schemes import n_outputs
 from odmlib.model.text_writer import EXTRAS, MAGIC, VERSION, array_names
 from odmlib.names import CONVERTED, KERNELS, MACHINES, QUANTILES, SCHEMES, STATUSES
@@ -69,6 +67,7 @@ FOREIGN = {
     "solver_type": "a LIBLINEAR model; odm-convert makes it ours",
     "<": "an HTML or XML page",
 }
+BINARY_MAGIC = b"PK\x03\x04"  # of a zip file
 FREE_OUTPUTS = 1 << 20  # more outputs than this must be backed by as many bytes of the file
 
 
@@ -100,7 +99,7 @@ def read_text(source: Source, max_unpacked: int | None, ours: bool) -> tuple[byt
         with open_input(source, max_unpacked, small=True) as stream:
             while len(text) < len(MAGIC) + 1 and (more := stream.read(1 << 16)):
                 text += more
-            if text.startswith(NPZ_MAGIC):
+            if text.startswith(BINARY_MAGIC):
                 return read_binary(stream, text), stream.name
             if ours:
                 check_magic(bytes(text[:200]), stream.name)
@@ -438,6 +437,8 @@ class BinaryReader(ModelReader):
     """A binary model file: the header is text, the sections are arrays."""
 
     def __init__(self, data: memoryview, name: str, most: int):
+        from odmlib.model.npz_file import read_npz  # zip files load half of the standard library
+
         self.arrays = read_npz(data, name, most)
         header = self.arrays.pop("header", np.zeros(0, np.uint8)).tobytes()
         check_magic(header[:200], name)

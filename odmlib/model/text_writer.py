@@ -15,7 +15,6 @@ from odmlib.data.labels import write_labels
 from odmlib.data.writing import format_blocks
 from odmlib.errors import ParameterError
 from odmlib.model.functions import Function, LinearFunction, PrecomputedFunction, RoutedFunction
-from odmlib.model.npz_file import npz_pieces, smallest
 
 if TYPE_CHECKING:
     from odmlib.model.model import Model
@@ -63,6 +62,8 @@ def model_text(model: Model) -> Iterator[bytes]:
 
 def model_binary(model: Model) -> Iterator[bytes]:
     """The binary model file in pieces: the text's header, and four arrays for each of its sections."""
+    from odmlib.model.npz_file import npz_pieces, smallest  # zip files load half of the standard library
+
     sections = body_sections(model.function)
     header = header_text(model) + f"{sections[0].name}\n".encode()
     arrays = [("header", np.frombuffer(header, np.uint8))]
