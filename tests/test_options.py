@@ -49,6 +49,7 @@ GOOD = {
     "seed": [0, 2**63 - 1, np.int32(7)],
     "max_iter": [None, 1, 2**62],
     "time_limit": [None, 1e-9, 1e9],
+    "max_vectors": [None, 1, 2**62],
     "class_weight": [None, "balanced", {1: 2}, {"a": 0, "b": 0.5}, {}],
     "sample_weight": [None],
     "init": [None],
@@ -92,6 +93,7 @@ BAD = {
     "seed": [-1, 2**63, 1.5, None, *NO_NUMBERS, *NOT_FINITE],
     "max_iter": [0, -1, 1.5, 2**63, *NO_NUMBERS, *NOT_FINITE],
     "time_limit": [0, -1, *NO_NUMBERS, *NOT_FINITE],
+    "max_vectors": [0, -1, 1.5, 2**63, *NO_NUMBERS, *NOT_FINITE],
     "class_weight": ["even", 3, [1, 2], {1: -1}, {1: np.nan}, {1: np.inf}, {1: "2"}, {1: None}],
     "callback": [3, "print"],
 }

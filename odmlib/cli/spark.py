@@ -33,6 +33,7 @@ NOT_AVAILABLE = {
     "assigned": "--assigned",
     "weights": "-W",
     "init": "--init",
+    "max_vectors": "--max-vectors",
 }
 
 

@@ -65,7 +65,7 @@ class Model:
         Two classes: one value, positive for labels[0], otherwise labels[1]. More: a line of values, one per
         class (scheme ovr, joint) or per pair of classes (scheme ovo; positive for the first of the pair).
         """
-        scores = self.function.scores(self._fitting(X), resolve_threads(threads))
+        scores = self.function.scores(self.fitting(X), resolve_threads(threads))
         return scores[:, 0] if self.scheme == "binary" else scores
 
     def predict(self, X: Any, threads: int | None = None) -> NDArray:
@@ -74,7 +74,7 @@ class Model:
 
     def positions(self, X: Any, threads: int | None = None) -> Codes:
         """The position in `labels` of the label predicted for every row."""
-        rows = self._fitting(X)
+        rows = self.fitting(X)
         found = np.empty(rows.n_rows, dtype=np.int64)
         for part, scores in self.score_blocks(rows, resolve_threads(threads)):
             found[part] = winners(self.scheme, scores, self.n_classes)
@@ -93,7 +93,7 @@ class Model:
         """The probability of every label, in the order of `labels`, for every row; the largest belongs to the
         predicted label. The model must have been trained with probability=True."""
         self.require_probabilities()
-        rows = self._fitting(X)
+        rows = self.fitting(X)
         result = np.empty((rows.n_rows, self.n_classes))
         for part, scores in self.score_blocks(rows, resolve_threads(threads)):
             result[part] = self.probabilities_for(scores)
@@ -127,7 +127,7 @@ class Model:
     def margins(self, X: Any, y: Any, threads: int | None = None) -> Floats:
         """By how much the class of every row wins (model/schemes.py); two classes: its decision value, turned
         to be positive where y is predicted."""
-        given, rows = np.asarray(y).ravel(), self._fitting(X)
+        given, rows = np.asarray(y).ravel(), self.fitting(X)
         if len(given) != rows.n_rows:
             raise ParameterError(f"X has {rows.n_rows} rows but y has {len(given)} labels")
         codes = self.codes_of(given)
@@ -166,7 +166,7 @@ class Model:
         """Number of support vectors; None for a linear machine, which keeps none."""
         return self.function.n_vectors
 
-    def _fitting(self, X: Any) -> Dataset:
+    def fitting(self, X: Any) -> Dataset:
         """X as rows of this model's width: narrower sparse rows are fine, wider ones are cut and told."""
         rows = Dataset.from_any(X)
         if rows.n_features == self.n_features:

@@ -23,9 +23,9 @@ A model that sends rows to one of K regions (key `regions`, RoutedFunction in mo
 columns of coefficients, and as many offsets, though it has one output.
 
 Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing),
-margin_quantiles, and EXTRAS of text_writer.py. `status converted` says that another program trained the
-model; what it does not tell (C, objective, gap, margins ...) is then missing. Numbers are written so that
-they read back exactly. Counts in the header are only compared with what the file holds; no memory is taken
+margin_quantiles, compressed_from (support vectors before odm-compress), and EXTRAS of text_writer.py.
+`status converted` says that another program trained the model; what it does not tell (C, objective, gap,
+margins ...) is then missing. Numbers are written so that they read back exactly. Counts in the header are only compared with what the file holds; no memory is taken
 on their word. Nothing in the file depends on the clock or on threads.
 """
 
@@ -271,6 +271,8 @@ class ModelReader:
             key: self.take_if_known(f"margin_{key}", _real, "a number") for key in ("mean", "variance", "min")
         }
         report["margin"] = {key: value for key, value in margin.items() if value is not None}
+        if (before := self.take_if_there("compressed_from", count, "a count", None)) is not None:
+            report["compressed_from"] = before
         if "margin_quantiles" in self.fields:
             quantiles = self.take_numbers("margin_quantiles", len(QUANTILES)).tolist()
             report["margin"]["quantiles"] = dict(zip(QUANTILES, quantiles, strict=True))

@@ -125,6 +125,8 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
         yield f"margin_{name}", numbers_text(value.values() if isinstance(value, dict) else [value])
     if report["seed"] is not None:
         yield "seed", report["seed"]
+    if report.get("compressed_from"):
+        yield "compressed_from", report["compressed_from"]
     for key in sorted(model.extras, key=EXTRAS.index):
         yield key, numbers_text(model.extras[key])
     if model.function.offsets.any():

@@ -16,6 +16,7 @@ from odmlib.machines.training import make_problem, make_settings, train_problem
 from odmlib.model.model import Model
 from odmlib.model.text_writer import check_numbers
 from odmlib.options import TrainOptions, option_fields
+from odmlib.selection.compressing import compress_trained
 from odmlib.selection.leave_one_out import LeaveOneOut, check_machine, leave_one_out_of
 from odmlib.solvers.control import CONVERGED
 
@@ -39,6 +40,8 @@ def train_model(problem: Problem, options: TrainOptions) -> Model:
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # check_numbers sees it
             model = with_probabilities(model, problem, options)
+    if options.max_vectors is not None:
+        model = compress_trained(model, problem, options)
     check_numbers(model)  # what training returns can be saved and loaded
     return model
 
