@@ -29,6 +29,7 @@ MINUTES = {
     "kernels": (7, 0.5),
     "limits": (5, 0.5),
     "prediction": (1.5, 0.5),
+    "latency": (0.5, 0.1),
     "end_to_end": (2.5, 0.3),
     "scaling": (1.5, 0.3),
     "gil": (0.5, 0.2),

@@ -10,4 +10,5 @@ def kernel_scores(
     coefficients: ArrayLike | Dataset,
     test: Dataset,
     threads: int = 1,
+    norms: Floats | None = None,
 ) -> Floats: ...

@@ -44,7 +44,8 @@ class CompressionTuning:
     rows_weight: float = 1.0  # of the scores on the rows in the fit; 0: the projection
     fit_rows: int = 20_000  # rows that the fit sees at most ...
     fit_rows_per_vector: int = 8  # ... or so many for each vector, where that is more
-    kernel_work: float = 32.0  # multiply-adds that the map of one kernel value costs
+    map_work: float = 32.0  # multiply-adds that the map of one kernel value costs
+    coefficient_work: float = 4.0  # multiply-adds in a kernel value's time that one of its coefficients costs
     dense_work: float = 2.0  # one-vs-one: all duels for all vectors while that costs at most so many times
     block_values: int = 1 << 22  # kernel values held at a time: 32 MB
 
@@ -107,7 +108,8 @@ class Compression:
     def _many(self, n_classes: int) -> bool:
         """Whether all duels for all vectors would cost too much when the function predicts."""
         vectors, tuning = self.function.vectors, self.tuning
-        kernel_work = vectors.n_nonzeros / max(1, vectors.n_rows) + tuning.kernel_work
+        kernel_work = vectors.n_nonzeros / max(1, vectors.n_rows) + tuning.map_work
+        kernel_work /= tuning.coefficient_work
         return kernel_work + self.n_outputs > tuning.dense_work * (kernel_work + n_classes - 1)
 
     def _sums(self, function: KernelFunction, rows: Dataset) -> Floats:

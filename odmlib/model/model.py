@@ -65,7 +65,8 @@ class Model:
         Two classes: one value, positive for labels[0], otherwise labels[1]. More: a line of values, one per
         class (scheme ovr, joint) or per pair of classes (scheme ovo; positive for the first of the pair).
         """
-        scores = self.function.scores(self.fitting(X), resolve_threads(threads))
+        rows = self.fitting(X)
+        scores = self.function.scores(rows, resolve_threads(threads, rows.n_rows))
         return scores[:, 0] if self.scheme == "binary" else scores
 
     def predict(self, X: Any, threads: int | None = None) -> NDArray:
@@ -76,7 +77,7 @@ class Model:
         """The position in `labels` of the label predicted for every row."""
         rows = self.fitting(X)
         found = np.empty(rows.n_rows, dtype=np.int64)
-        for part, scores in self.score_blocks(rows, resolve_threads(threads)):
+        for part, scores in self.score_blocks(rows, resolve_threads(threads, rows.n_rows)):
             found[part] = winners(self.scheme, scores, self.n_classes)
         return found
 
@@ -85,6 +86,9 @@ class Model:
     ) -> Iterator[tuple[slice, Floats]]:
         """Outputs of some rows at a time: with many pairs of classes all of them are too much to hold."""
         step = max(1, most // self.n_outputs)
+        if 0 < rows.n_rows <= step:
+            yield slice(0, rows.n_rows), self.function.scores(rows, threads)
+            return
         for begin in range(0, max(1, rows.n_rows), step):
             part = slice(begin, min(begin + step, rows.n_rows))
             yield part, self.function.scores(rows.part(part.start, part.stop), threads)
