@@ -1,4 +1,4 @@
-"""The time of one answer: one dense row through predict and decision_function, beside scikit-learn and LIBSVM.
+"""The time of one answer: one dense row through predict, beside scikit-learn and LIBSVM.
 
     python -m benchmarks.latency [--quick]
 

@@ -99,6 +99,8 @@ class TrainOptions:
         "else ovo)")
     probability: bool = _option(False, "-b --probability 0|1", Switch(),
         "calibrated probabilities for predict_proba and odm-predict -b 1, 0 or 1")
+    coverage: bool = _option(False, "--coverage 0|1", Switch(),
+        "numbers for label sets with predict_set and odm-predict --coverage, 0 or 1")
     relaxation: str = _declared("relaxation")
     unlabeled: Any = _declared("unlabeled")
     balance: str | float | Mapping = _declared("balance")

@@ -67,6 +67,8 @@ def describe_model(model: Model) -> Iterator[str]:
         )
     if probability := report.get("probability"):
         yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
+    if label_sets := report.get("label_sets"):
+        yield f"label sets from {label_sets['source']} of {label_sets['rows']} rows"
     if compression := report.get("compression"):
         yield from describe_compression(compression)
     if shift := report["details"].get("shift"):

@@ -120,6 +120,43 @@ class Model:
                 "the model holds no probabilities; train it with odm-train -b 1 (in Python: probability=True)"
             )
 
+    def predict_set(self, X: Any, coverage: float = 0.9, threads: int | None = None) -> NDArray[np.bool_]:
+        """Which labels belong to the set of every row: a line per row, a column per label in the order of
+        `labels`. The sets hold the true label of about `coverage` of the rows (docs/label-sets.md). The model
+        must have been trained with coverage=True.
+
+        >>> import numpy as np, odmlib
+        >>> X, y = odmlib.read_data("data/wdbc.train.txt")
+        >>> model = odmlib.train(X, y, coverage=True)
+        >>> inside = model.predict_set(X, 0.9)
+        >>> bool(0.85 < inside[np.arange(len(y)), model.codes_of(y)].mean() <= 1)
+        True
+        """
+        threshold = self.threshold_for(coverage)
+        rows = self.fitting(X)
+        found = np.empty((rows.n_rows, self.n_classes), dtype=bool)
+        for part, scores in self.score_blocks(rows, resolve_threads(threads, rows.n_rows)):
+            found[part] = self.sets_for(scores, threshold)
+        return found
+
+    def sets_for(self, scores: Floats, threshold: float) -> NDArray[np.bool_]:
+        """The sets that belong to decision values: the labels whose margin is at least the threshold."""
+        from odmlib.model.label_sets import class_margins
+
+        scores = scores.reshape(-1, self.n_outputs)
+        return np.asarray(class_margins(self.scheme, scores, self.n_classes) >= threshold)
+
+    def threshold_for(self, coverage: float) -> float:
+        """The margin from which on a label belongs to the set."""
+        from odmlib.model.label_sets import threshold_for
+
+        if "coverage_margins" not in self.extras:
+            raise ParameterError(
+                "the model holds no numbers for label sets; train it with odm-train --coverage 1 (in Python: "
+                "coverage=True)"
+            )
+        return threshold_for(self.extras["coverage_margins"], coverage)
+
     def labels_for(self, scores: Floats) -> NDArray:
         """The labels that belong to decision values."""
         return self.labels[self.positions_for(scores)]

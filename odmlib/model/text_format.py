@@ -26,7 +26,8 @@ Optional keys: scheme (binary where it is missing), offsets (one per output, 0 w
 margin_quantiles, compressed_from (support vectors before odm-compress), and EXTRAS of text_writer.py.
 `status converted` says that another program trained the model; what it does not tell (C, objective, gap,
 margins ...) is then missing. Numbers are written so that they read back exactly. Counts in the header are
-only compared with what the file holds; no memory is taken on their word. Nothing in the file depends on the clock or on threads.
+only compared with what the file holds; no memory is taken on their word. Nothing in the file depends on the
+clock or on threads.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from odmlib.model.functions import (
 )
 from odmlib.model.model import Model
 from odmlib.model.schemes import n_outputs
-from odmlib.model.text_writer import EXTRAS, MAGIC, VERSION
+from odmlib.model.text_writer import EXTRA_LENGTHS, EXTRAS, MAGIC, VERSION
 from odmlib.names import CONVERTED, KERNELS, MACHINES, QUANTILES, SCHEMES, STATUSES
 from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
 
@@ -207,7 +208,9 @@ class ModelReader:
         report = self._report(machine, formula.name, parameters, scheme, labels, n_features, tool)
         function = self._function(formula, n_features, outputs)
         extras = {
-            key: tuple(self.take_numbers(key, outputs).tolist()) for key in EXTRAS if key in self.fields
+            key: tuple(self.take_numbers(key, EXTRA_LENGTHS.get(key, outputs)).tolist())
+            for key in EXTRAS
+            if key in self.fields
         }
         if len({key in extras for key in ("probability_slopes", "probability_offsets")}) > 1:
             raise self.fault("probability_slopes and probability_offsets belong together; one is missing")

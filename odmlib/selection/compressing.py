@@ -22,6 +22,7 @@ from odmlib.machines.svm import Svm
 from odmlib.machines.tasks import make_tasks
 from odmlib.model.compression import TUNING, Compression, CompressionTuning, FitRows
 from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction, RoutedFunction
+from odmlib.model.label_sets import LOWEST
 from odmlib.model.margins import margin_summary
 from odmlib.model.model import Model
 from odmlib.model.schemes import margins_of
@@ -221,9 +222,13 @@ class _Run:
             found["accuracy_before"] = self._accuracy(self.places)
             found["accuracy"] = self._accuracy(model.positions_for(after))
             found["objective"] = self._objectives(smaller, after)
-        extras = model.extras
+        extras = dict(model.extras)
+        if "coverage_margins" in extras:  # a margin moves by no more than the scores it is made of
+            moved = found["largest_change"] * (1 if model.scheme in ("binary", "ovo") else 2)
+            extras["coverage_margins"] = tuple(max(LOWEST, t - moved) for t in extras["coverage_margins"])
         if "probability_slopes" in extras:
-            extras, found["probability"] = self._probabilities(after)
+            fitted, found["probability"] = self._probabilities(after)
+            extras |= fitted
         report = {**model.report, "support_vectors": smaller.n_vectors, "compression": found}
         report["compressed_from"] = model.report.get("compressed_from") or self.function.n_vectors
         if found["objective"] is not None:
@@ -263,7 +268,7 @@ class _Run:
         model = self.model
         old = model.probabilities_for(self.before)
         if float(np.abs(model.probabilities_for(after) - old).max()) <= LITTLE:
-            return model.extras, "kept"
+            return {}, "kept"
         slopes, offsets = (np.array(model.extras[f"probability_{name}"]) for name in ("slopes", "offsets"))
         means = after.mean(axis=0)
         spread = np.square(after - means).sum(axis=0)
@@ -274,7 +279,7 @@ class _Run:
             "probability_slopes": tuple((slopes * scale).tolist()),
             "probability_offsets": tuple((offsets + slopes * moved).tolist()),
         }
-        return model.extras | fitted, "fitted to the old ones"
+        return fitted, "fitted to the old ones"
 
 
 def _objective(

@@ -35,11 +35,16 @@ def train(X: Any, y: Any, **options: Any) -> Model:
 def train_model(problem: Problem, options: TrainOptions) -> Model:
     """`train` for data that are checked already; never warns."""
     model = train_problem(problem, options)
-    if options.probability:
-        from odmlib.selection.probabilities import with_probabilities
+    if options.probability or options.coverage:
+        from odmlib.selection.label_sets import with_label_sets
+        from odmlib.selection.probabilities import left_out_scores, with_probabilities
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # check_numbers sees it
-            model = with_probabilities(model, problem, options)
+            known = left_out_scores(model, problem, options)
+            if options.probability:
+                model = with_probabilities(model, problem, options, lambda *given: known)
+            if options.coverage:
+                model = with_label_sets(model, problem, *known)
     if options.max_vectors is not None:
         model = compress_trained(model, problem, options)
     check_numbers(model)  # what training returns can be saved and loaded

@@ -358,7 +358,7 @@ def test_columns_are_judged_by_their_copies(width):
 
 
 def test_order_is_seen_across_chunks():
-    """The compiled check works on chunks of columns: a fall at their seam counts, unless a row begins there."""
+    """The check works on chunks of columns: a fall at their seam counts, unless a row begins there."""
     from scipy.sparse import csr_array
 
     n, seam = 10_000, 4096
