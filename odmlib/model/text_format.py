@@ -23,10 +23,11 @@ A model that sends rows to one of K regions (key `regions`, RoutedFunction in mo
 columns of coefficients, and as many offsets, though it has one output.
 
 Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing),
-margin_quantiles, and EXTRAS of text_writer.py. `status converted` says that another program trained the
-model; what it does not tell (C, objective, gap, margins ...) is then missing. Numbers are written so that
-they read back exactly. Counts in the header are only compared with what the file holds; no memory is taken
-on their word. Nothing in the file depends on the clock or on threads.
+margin_quantiles, compressed_from (support vectors before odm-compress), and EXTRAS of text_writer.py.
+`status converted` says that another program trained the model; what it does not tell (C, objective, gap,
+margins ...) is then missing. Numbers are written so that they read back exactly. Counts in the header are
+only compared with what the file holds; no memory is taken on their word. Nothing in the file depends on the
+clock or on threads.
 
 The binary form is numpy's npz (npz_file.py). The array `header` is the text up to the first section's line;
 each section has arrays of its leading numbers and of its rows: SV_leading, SV_starts, SV_columns, SV_values.
@@ -58,7 +59,7 @@ from odmlib.model.functions import (
 )
 from odmlib.model.model import Model
 from odmlib.model.schemes import n_outputs
-from odmlib.model.text_writer import EXTRAS, MAGIC, VERSION, array_names
+from odmlib.model.text_writer import EXTRA_LENGTHS, EXTRAS, MAGIC, VERSION, array_names
 from odmlib.names import CONVERTED, KERNELS, MACHINES, QUANTILES, SCHEMES, STATUSES
 from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
 
@@ -239,7 +240,9 @@ class ModelReader:
         report = self._report(machine, formula.name, parameters, scheme, labels, n_features, tool)
         function = self._function(formula, n_features, outputs)
         extras = {
-            key: tuple(self.take_numbers(key, outputs).tolist()) for key in EXTRAS if key in self.fields
+            key: tuple(self.take_numbers(key, EXTRA_LENGTHS.get(key, outputs)).tolist())
+            for key in EXTRAS
+            if key in self.fields
         }
         if len({key in extras for key in ("probability_slopes", "probability_offsets")}) > 1:
             raise self.fault("probability_slopes and probability_offsets belong together; one is missing")
@@ -303,6 +306,8 @@ class ModelReader:
             key: self.take_if_known(f"margin_{key}", _real, "a number") for key in ("mean", "variance", "min")
         }
         report["margin"] = {key: value for key, value in margin.items() if value is not None}
+        if (before := self.take_if_there("compressed_from", count, "a count", None)) is not None:
+            report["compressed_from"] = before
         if "margin_quantiles" in self.fields:
             quantiles = self.take_numbers("margin_quantiles", len(QUANTILES)).tolist()
             report["margin"]["quantiles"] = dict(zip(QUANTILES, quantiles, strict=True))
