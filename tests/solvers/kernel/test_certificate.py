@@ -1,4 +1,4 @@
-"""The certificate of kernel machines: float64 scores, and bounds that include rounding, against exact sums."""
+"""The certificate of kernel machines: float64 scores, bounds that include rounding, against exact sums."""
 
 from __future__ import annotations
 
