@@ -1,8 +1,8 @@
-"""Runs beside shim.cc: does one piece of work again and again, in children whose nth call of the system fails.
+"""Runs beside shim.cc: does one piece of work again and again, in children whose nth system call fails.
 
 python -m tests.faults.driver WORK CALLS FAULT MODE FOLDER prints a JSON list with an entry per point: what
-the child said and what stands in the folder afterwards. One process for all points, because Python and numpy take
-long to start.
+the child said and what stands in the folder afterwards. One process for all points, because Python and numpy
+take long to start.
 """
 
 from __future__ import annotations

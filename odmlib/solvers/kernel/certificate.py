@@ -49,7 +49,7 @@ def exact_scores(
     values, errors = scores.copy(), rough.errors
     values[counts] = found
     errors[counts] = score_errors(kernel, coefficients, True)[counts]
-    n = np.count_nonzero(coefficients)
+    n = int(np.count_nonzero(coefficients))
     if kernel.formula.name != "precomputed":
         among = score_errors(kernel, coefficients, True, UNIT64 * (symmetric_terms(n) + 2))
         errors[duals != 0] = among[duals != 0]
