@@ -1,4 +1,7 @@
-"""Compiling the C++ programs of tests. Under `make test-asan` and `make test-tsan` a missing compiler is a failure."""
+"""Compiling the C++ programs of tests.
+
+Under `make test-asan` and `make test-tsan` a missing compiler is a failure.
+"""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Expected failures, all of them: scikit-learn wants decision values of weighted and repeated rows equal to
 1e-7, and mcODM and KM-OMD with a kernel stop at a duality gap of `tol`, 1e-3 unless told otherwise
-(test_weights.py shows that they meet where the gap does); probabilities come from scores of rows left out, and leaving out a row
-of weight 2 is not leaving out one of two; and KM-OMD's weights of a whole class cancel, since in its problem
-the multipliers of each class sum to 1.
+(test_weights.py shows that they meet where the gap does); probabilities come from scores of rows left out,
+and leaving out a row of weight 2 is not leaving out one of two; and KM-OMD's weights of a whole class
+cancel, since in its problem the multipliers of each class sum to 1.
 """
 
 from __future__ import annotations
