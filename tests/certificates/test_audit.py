@@ -56,7 +56,9 @@ class Case:
 
     def formula(self) -> KernelFormula:
         numbers = {"rbf": {"gamma": self.gamma}, "poly": {"gamma": self.gamma, "degree": 2, "coef0": 1.0}}
-        return KernelFormula("linear" if self.kernel == "precomputed" else self.kernel, **numbers.get(self.kernel, {}))
+        return KernelFormula(
+            "linear" if self.kernel == "precomputed" else self.kernel, **numbers.get(self.kernel, {})
+        )
 
     def options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"machine": self.machine, "kernel": self.kernel, "tol": self.tol, "bias": 0}

@@ -23,7 +23,16 @@ from odmlib.data.dataset import Dataset
 from odmlib.data.scaling import Scaling
 from odmlib.errors import OdmError
 
-CALLS = {"open": 1, "write": 2, "fsync": 4, "rename": 8, "mode": 16, "close": 32, "unlink": 64, "allocate": 128}
+CALLS = {
+    "open": 1,
+    "write": 2,
+    "fsync": 4,
+    "rename": 8,
+    "mode": 16,
+    "close": 32,
+    "unlink": 64,
+    "allocate": 128,
+}
 OLD = b"the old file\n"
 MOST_POINTS = 20_000
 
@@ -153,7 +162,7 @@ def main() -> None:
     for nth in range(1, MOST_POINTS):
         make_folder(Path(folder), wanted)
         seen, code = in_a_child(work, target, mask, nth, int(fault))
-        if 0 <= code and seen < nth:
+        if code >= 0 and seen < nth:
             break
         found = {"nth": nth, "code": code} | state(Path(folder))
         if code < 0:  # killed: the next writer cleans up
