@@ -1,8 +1,8 @@
-"""Certificates against optima that our solvers had no part in: the minimum lies between the dual and the primal value.
+"""Certificates against optima that our solvers had no part in: dual value <= minimum <= primal value.
 
-Every convex machine, on random small problems and on those that a search finds to be the worst. The oracles work with the
-kernel in float64. What is printed must hold for it: dual <= minimum <= primal, gap = (primal - dual) / |primal|, and
-`converged` means that the gap is at most the tolerance.
+Convex machines, on random small problems and on those that a search finds to be the worst. The oracles work
+with the kernel in float64. What is printed must hold for it: dual <= minimum <= primal, gap = (primal - dual)
+/ |primal|, and `converged` means that the gap is at most the tolerance.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def minimum(case: Case) -> tuple[float, float]:
 
 
 def hinge_dual(K: np.ndarray, y: np.ndarray, lambda1: float, lambda2: float, p: np.ndarray) -> float:
-    """A lower bound of SVM's and ODM^L's objective for any duals p of the hinge: sum p - 1/2 (p + r)'H(p + r)."""
+    """A lower bound of SVM's and ODM^L's objective: sum p - 1/2 (p + r)'H(p + r) for any duals p of the hinge."""
     m = len(y)
     Q = K * y[:, None] * y
     A = (lambda1 / m) * (np.eye(m) - 1 / m)

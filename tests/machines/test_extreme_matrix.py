@@ -1,4 +1,4 @@
-"""The extreme matrix: every machine with every kernel on every input at the end of the number range, in all pairs.
+"""The extreme matrix: every machine with every kernel on every pair of inputs at the end of the number range.
 
 test_extremes.py has single inputs in the ordinary suite; here two of them come together.
 """
