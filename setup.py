@@ -1,7 +1,7 @@
 """Build of the compiled parts. Metadata lives in pyproject.toml.
 
 ODMLIB_DEBUG=1     compile with Cython's bounds and initialisation checks
-ODMLIB_SANITIZE=1  compile with AddressSanitizer and UndefinedBehaviorSanitizer, for `make test-asan`
+ODMLIB_SANITIZE=1  compile with AddressSanitizer and UndefinedBehaviorSanitizer (`make test-asan`)
 ODMLIB_NATIVE=1    compile for this machine's processor only (never the default: wheels must run anywhere)
 On Windows GCC (mingw-w64) is the compiler: the loops are written with vector types, which MSVC does not have.
 """

@@ -37,7 +37,7 @@ def scores(X, y, on=None, **options):
     return model.decision_function(X if on is None else on)
 
 
-# -------------------------------------------------------------------------------- scaling and folds
+# --------------------------------------------------------------------------- scaling and folds
 
 
 @given(problems(), st.sampled_from([(-1.0, 1.0), (0.0, 1.0), (-3.0, 0.5)]))

@@ -1,8 +1,7 @@
-"""Runs beside shim.cc: does one piece of work again and again, in children whose nth system call fails.
+"""Runs beside shim.cc: does one piece of work again and again, in children whose nth call of the system fails.
 
-python -m tests.faults.driver WORK CALLS FAULT MODE FOLDER prints a JSON list with an entry per point: what
-the child said and what stands in the folder afterwards. One process for all points, because Python and numpy
-take long to start.
+python -m tests.faults.driver WORK CALLS FAULT MODE FOLDER prints JSON with an entry per point: what the child
+said and what stands in the folder afterwards. One process for all points: Python and numpy take long to start.
 """
 
 from __future__ import annotations
@@ -100,8 +99,8 @@ def train_others(target: str) -> None:
 WORKS: dict[str, Callable[[str], Any]] = {
     work.__name__: work
     for work in (
-        *(save_model, write_data, train_tool, write_ranges, predict_tool, read_data, load_model),
-        *(train_kernel, train_linear, train_threads, train_others),
+        *(save_model, write_data, train_tool, write_ranges, predict_tool),
+        *(read_data, load_model, train_kernel, train_linear, train_threads, train_others),
     )
 }
 
