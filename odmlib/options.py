@@ -28,6 +28,7 @@ __all__ = ["KERNELS", "KMOMD_LAMBDA", "MACHINES", "TrainOptions", "flag_of", "op
 
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
+DEFAULTS = {"nu": 0.5}  # of options that some machines have another one for
 ANY, FROM_0, ABOVE_0, FROM_0_TO_1 = Number(), Number(0), Number(0, open_low=True), Number(0, 1)
 
 
@@ -80,10 +81,11 @@ class TrainOptions:
     lambda2: float | None = _option(None, "--lambda2 L", FROM_0,
         "odml: total weight of the margins' mean (default: lambda); ssodm: of the unlabeled rows (default: "
         "lambda1/10, lambda1 if balance gives fractions)")
-    nu: float = _option(0.5, "-n --nu NU", FROM_0_TO_1,
-        "nu: weight of deviations above the band relative to below, 0 to 1")
+    nu: float = _option(None, "-n --nu NU", FROM_0_TO_1,
+        "nu: weight of deviations above the band relative to below, 0 to 1 (default 0.5; odmr: 1)")
     theta: float = _option(0.2, "-p --theta T", Number(0, 1, open_high=True),
         "theta: half-width of the loss-free band, 0 <= theta < 1")
+    epsilon: float = _declared("epsilon")
     threshold: str = _declared("threshold")
     decision_scale: str = _declared("decision_scale")
     bias: float | None = _option(None, "-B --bias B", ANY,
@@ -134,6 +136,9 @@ class TrainOptions:
                 kind = self.declaration.kinds.get(option.name, kind)
             if (fault := kind.fault(value)) is not None:
                 raise wrong(flag_of(option.name), fault)
+        for name, value in (DEFAULTS | self.declaration.defaults).items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
         if self.C is not None and self.lambda_ is not None:
             raise ParameterError("C (-c) and lambda_ (--lambda) say the same thing; give one of them")
         self._refuse_options_of_others()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ class Problem:
     labels: NDArray
     sample_weights: Floats
     class_weights: Floats
+    targets: Floats | None = None  # of regression, which has no labels: rows x outputs
 
     @property
     def weights(self) -> Floats:
@@ -58,10 +60,27 @@ class Problem:
         sample_weights = check_sample_weights(sample_weight, rows.n_rows)
         return cls(rows, codes, labels, sample_weights, class_weights(class_weight, labels, codes))
 
+    @classmethod
+    def from_targets(cls, X: Any, y: Any, sample_weight: Any = None) -> Problem:
+        """A problem of regression; y has a number, or a line of several numbers, for each row."""
+        rows = Dataset.from_any(X)
+        targets = check_targets(y)
+        if len(targets) != rows.n_rows:
+            raise ParameterError(f"X has {rows.n_rows} rows but y has {len(targets)} targets")
+        if rows.n_rows == 0:
+            raise ParameterError("X has no rows; at least one is needed")
+        weights = check_sample_weights(sample_weight, rows.n_rows)
+        codes = np.zeros(rows.n_rows, dtype=np.int64)
+        return cls(rows, codes, np.empty(0), weights, np.empty(0), targets)
+
     def take(self, rows: Codes) -> Problem:
         """The problem on some of its rows; every label stays known."""
-        return Problem(
-            self.rows.take(rows), self.codes[rows], self.labels, self.sample_weights[rows], self.class_weights
+        return dataclasses.replace(
+            self,
+            rows=self.rows.take(rows),
+            codes=self.codes[rows],
+            sample_weights=self.sample_weights[rows],
+            targets=None if self.targets is None else self.targets[rows],
         )
 
     def signs(self) -> Floats:
@@ -82,6 +101,8 @@ class Problem:
 
     def require_classes(self, machine: str) -> None:
         """Refuse what no classifier can learn from: fewer than two classes, or a class without weight."""
+        if self.targets is not None:
+            return
         labeled = self.codes >= 0
         codes, weights = self.codes[labeled], self.weights[labeled]
         present = self.labels[np.unique(codes)]
@@ -164,6 +185,22 @@ def _check_object_labels(array: NDArray) -> None:
             raise ParameterError(
                 f"y[{place}] is of type {type(label).__name__}, expected a string or a number"
             )
+
+
+def check_targets(y: Any) -> Floats:
+    """Finite numbers: rows x outputs."""
+    try:
+        targets = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"y cannot be read as numbers: {error}") from None
+    if targets.ndim not in (1, 2) or targets.size == 0:
+        raise ParameterError(f"y must hold a target, or a line of them, for each row, found shape {targets.shape}")
+    targets = targets.reshape(len(targets), -1)
+    wrong = np.argwhere(~np.isfinite(targets))
+    if len(wrong):
+        row, output = wrong[0]
+        raise ParameterError(f"y[{row}] is {targets[row, output]}; every target must be finite")
+    return targets
 
 
 def check_sample_weights(sample_weight: Any, n_rows: int) -> Floats:

@@ -36,13 +36,13 @@ class Model:
 
     machine: str  #: its name
     formula: KernelFormula  #: the kernel with its numbers
-    labels: NDArray  #: in order of first appearance, +1 before -1
+    labels: NDArray  #: in order of first appearance, +1 before -1; none in regression
     n_features: int  #: width of the training rows
     function: Function  #: weights or support vectors
     parameters: dict[str, Any]  #: every parameter of machine and kernel, as used
     report: dict[str, Any]  #: how training went
     zero_based: bool = False  #: how the training file counted its features
-    scheme: str = "binary"  #: or ovo, ovr, joint
+    scheme: str = "binary"  #: or ovo, ovr, joint, regression
     extras: dict[str, Any] = field(
         default_factory=dict
     )  #: optional parts of the file: EXTRAS in model/text_writer.py
@@ -64,12 +64,23 @@ class Model:
 
         Two classes: one value, positive for labels[0], otherwise labels[1]. More: a line of values, one per
         class (scheme ovr, joint) or per pair of classes (scheme ovo; positive for the first of the pair).
+        Regression: what `predict` returns.
         """
-        scores = self.function.scores(self._fitting(X), resolve_threads(threads))
-        return scores[:, 0] if self.scheme == "binary" else scores
+        return self._shaped(self.function.scores(self._fitting(X), resolve_threads(threads)))
+
+    def _shaped(self, scores: Floats) -> Floats:
+        one = self.scheme == "binary" or (self.is_regression and self.n_outputs == 1)
+        return scores[:, 0] if one else scores
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the outputs themselves are predicted; such a model has no labels."""
+        return self.scheme == "regression"
 
     def predict(self, X: Any, threads: int | None = None) -> NDArray:
-        """One label per row, of the type given to `train`."""
+        """One label per row, of the type given to `train`; regression: a number, or a line of numbers."""
+        if self.is_regression:
+            return self.decision_function(X, threads)
         return self.labels[self.positions(X, threads)]
 
     def positions(self, X: Any, threads: int | None = None) -> Codes:
@@ -126,7 +137,9 @@ class Model:
 
     def margins(self, X: Any, y: Any, threads: int | None = None) -> Floats:
         """By how much the class of every row wins (model/schemes.py); two classes: its decision value, turned
-        to be positive where y is predicted."""
+        to be positive where y is predicted. Regression: the residual, prediction less target."""
+        if self.is_regression:
+            return self.predict(X, threads) - np.asarray(y, dtype=np.float64)
         given, rows = np.asarray(y).ravel(), self._fitting(X)
         if len(given) != rows.n_rows:
             raise ParameterError(f"X has {rows.n_rows} rows but y has {len(given)} labels")

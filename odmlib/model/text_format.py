@@ -22,6 +22,8 @@ per output, or a section of coefficients before the vectors; an output without a
 A model that sends rows to one of K regions (key `regions`, RoutedFunction in model/functions.py) has 2 K
 columns of coefficients, and as many offsets, though it has one output.
 
+A model of regression (scheme regression) has the key `outputs` instead of `label_type` and `labels`.
+
 Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing),
 margin_quantiles, and EXTRAS of text_writer.py. `status converted` says that another program trained the
 model; what it does not tell (C, objective, gap, margins ...) is then missing. Numbers are written so that
@@ -46,6 +48,7 @@ from odmlib.data.labels import are_distinct, python_label, read_labels, show_lab
 from odmlib.data.reading import parse_rows
 from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
 from odmlib.kernels.formula import KernelFormula
+from odmlib.machines.declarations import DECLARATIONS
 from odmlib.model.functions import (
     Function,
     KernelFunction,
@@ -191,17 +194,9 @@ class ModelReader:
         formula, parameters = self._parameters(machine)
         tool = self.take("tool", str, "the program that made the file")
         scheme = self.take_if_there("scheme", _one_of(SCHEMES), "one of " + ", ".join(SCHEMES), "binary")
-        label_type = self.take("label_type", str, "a type of label")
-        labels = self.take("labels", lambda text: _labels(label_type, text), "labels")
-        if scheme == "binary" and (len(labels) != 2 or labels[0] == labels[1]):
-            raise self.fault(f"labels: expected two different labels, found {show_labels(labels)}")
-        if len(labels) < 2 or not are_distinct(labels):
-            raise self.fault(f"labels: expected two or more different labels, found {show_labels(labels)}")
-        outputs = n_outputs(scheme, len(labels))
-        if outputs > max(FREE_OUTPUTS, len(self.text)):
-            raise self.fault(
-                f"labels: {len(labels)} classes make {outputs} outputs, more than the file can hold"
-            )
+        if (scheme == "regression") != (DECLARATIONS[machine].learns == "targets"):
+            raise self.fault(f"scheme: machine {machine} has no models of scheme {scheme}")
+        labels, outputs = self._labels_and_outputs(scheme)
         n_features = self.take("features", whole(MAX_FEATURES), f"a whole number up to {MAX_FEATURES}")
         zero_based = self.take("zero_based", _one_of(("0", "1")), "0 or 1") == "1"
         report = self._report(machine, formula.name, parameters, scheme, labels, n_features, tool)
@@ -216,6 +211,23 @@ class ModelReader:
         return Model(
             machine, formula, labels, n_features, function, parameters, report, zero_based, scheme, extras
         )
+
+    def _labels_and_outputs(self, scheme: str) -> tuple[Any, int]:
+        if scheme == "regression":
+            most = max(FREE_OUTPUTS, len(self.text))
+            return np.empty(0), self.take("outputs", whole(most, least=1), "a count of outputs")
+        label_type = self.take("label_type", str, "a type of label")
+        labels = self.take("labels", lambda text: _labels(label_type, text), "labels")
+        if scheme == "binary" and (len(labels) != 2 or labels[0] == labels[1]):
+            raise self.fault(f"labels: expected two different labels, found {show_labels(labels)}")
+        if len(labels) < 2 or not are_distinct(labels):
+            raise self.fault(f"labels: expected two or more different labels, found {show_labels(labels)}")
+        outputs = n_outputs(scheme, len(labels))
+        if outputs > max(FREE_OUTPUTS, len(self.text)):
+            raise self.fault(
+                f"labels: {len(labels)} classes make {outputs} outputs, more than the file can hold"
+            )
+        return labels, outputs
 
     def _parameters(self, machine: str) -> tuple[KernelFormula, dict[str, Any]]:
         kernel = self.take("kernel", _one_of(KERNELS), "a kernel: " + ", ".join(KERNELS))

@@ -111,8 +111,11 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
         yield name, value if isinstance(value, str) else number_text(value)
     if model.scheme != "binary":
         yield "scheme", model.scheme
-    yield "label_type", label_type
-    yield "labels", labels
+    if model.is_regression:
+        yield "outputs", model.n_outputs
+    else:
+        yield "label_type", label_type
+        yield "labels", labels
     yield "features", model.n_features
     yield "zero_based", int(model.zero_based)
     for name in ("rows", "nonzeros", "status", "solver", "iterations"):
