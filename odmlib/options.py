@@ -136,9 +136,9 @@ class TrainOptions:
                 kind = self.declaration.kinds.get(option.name, kind)
             if (fault := kind.fault(value)) is not None:
                 raise wrong(flag_of(option.name), fault)
-        for name, value in (DEFAULTS | self.declaration.defaults).items():
+        for name in DEFAULTS:
             if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+                object.__setattr__(self, name, self.default_of(name))
         if self.C is not None and self.lambda_ is not None:
             raise ParameterError("C (-c) and lambda_ (--lambda) say the same thing; give one of them")
         self._refuse_options_of_others()
@@ -160,6 +160,11 @@ class TrainOptions:
     def declaration(self) -> Declaration:
         """What the machine declares of itself."""
         return DECLARATIONS[self.machine]
+
+    def default_of(self, name: str) -> Any:
+        """What an option is for this machine where it is not given."""
+        default = DEFAULTS.get(name, TrainOptions.__dataclass_fields__[name].default)
+        return self.declaration.defaults.get(name, default)
 
     def but(self, **changes: Any) -> TrainOptions:
         """A copy with values that need no check: a callback, or numbers computed from checked ones."""

@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odmlib.cli.common import one_line, refuse_overwriting, run_tool, say, shown_name, warn
 from odmlib.cli.parser import ToolParser, UsageError, positive_whole_number
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROGRAM = "odm-predict"
 
 DESCRIPTION = """\
-Predict the labels of data in LIBSVM format, one per line of output_file.
+Predict the labels (regression: the targets) of data in LIBSVM format, one per line of output_file.
 test_file or model_file may be - (standard input); output_file may be - (standard
 output), then the accuracy goes to stderr. Test rows need a label; any number will do
 where the true one is not known.
@@ -49,12 +49,14 @@ def run(argv: Sequence[str]) -> int:
     if arguments.b == "1":
         model.require_probabilities()
     rows, labels = RowsForModels(arguments.test_file, arguments.threads).read(model)
-    numbers = None
+    numbers = places = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if arguments.b == "1":
             numbers = model.predict_proba(rows, arguments.threads)
             places = numbers.argmax(axis=1)
+        elif model.is_regression:
+            numbers = model.predict(rows, arguments.threads)
         elif arguments.scores:
             numbers = model.decision_function(rows, arguments.threads)
             places = model.positions_for(numbers)
@@ -65,7 +67,11 @@ def run(argv: Sequence[str]) -> int:
     with open_output(arguments.output_file) as stream:
         stream.writelines(output_lines(model, places, numbers, header=arguments.b == "1"))
     if not arguments.quiet:
-        print_accuracy(model, places, labels, to_stderr=arguments.output_file == "-")
+        to_stderr = arguments.output_file == "-"
+        if places is None:
+            print_measures(numbers, labels, to_stderr)
+        else:
+            print_accuracy(model, places, labels, to_stderr)
     return 0
 
 
@@ -119,7 +125,7 @@ class RowsForModels:
 
 def output_lines(
     model: Model,
-    places: Places,
+    places: Places | None,
     numbers: Floats | None,
     header: bool = False,
     block_rows: int = BLOCK_ROWS,
@@ -130,6 +136,9 @@ def output_lines(
     """
     from odmlib.data.labels import python_label
 
+    if places is None:  # regression
+        yield from number_lines(numbers, block_rows)
+        return
     names = [one_line(str(python_label(label))) for label in model.labels]
     if header:
         yield f"labels {' '.join(names)}\n".encode()
@@ -139,6 +148,24 @@ def output_lines(
             block = numbers[begin : begin + block_rows].reshape(len(lines), -1).tolist()
             lines = [f"{name} {' '.join(map(repr, row))}" for name, row in zip(lines, block, strict=True)]
         yield ("\n".join(lines) + "\n").encode()
+
+
+def number_lines(numbers: Any, block_rows: int = BLOCK_ROWS) -> Iterator[bytes]:
+    """The numbers of each row, in full precision."""
+    for begin in range(0, len(numbers), block_rows):
+        block = numbers[begin : begin + block_rows]
+        lines = block.reshape(len(block), -1).tolist()
+        yield "".join(f"{' '.join(map(repr, row))}\n" for row in lines).encode()
+
+
+def print_measures(predicted: Any, targets: Floats, to_stderr: bool) -> None:
+    if predicted.ndim > 1:
+        say(PROGRAM, "a data file has one target per row, the model has several outputs: no mean squared error")
+        return
+    from odmlib.model.regression import regression_measures
+
+    lines = regression_measures(predicted, targets).lines(behind=" (regression)")
+    print(*lines, sep="\n", file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
 
 def print_accuracy(model: Model, places: Places, labels: Floats, to_stderr: bool) -> None:

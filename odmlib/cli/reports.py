@@ -32,6 +32,9 @@ def describe_data(labels: Any, rows: int, features: int, nonzeros: int, n_unlabe
 
 def describe_problem(problem: Problem) -> str:
     rows = problem.rows
+    if problem.targets is not None:
+        size = f"{rows.n_rows} rows, {rows.n_features} features, {rows.n_nonzeros} nonzeros"
+        return f"{size}, targets from {problem.targets.min():g} to {problem.targets.max():g}"
     return describe_data(problem.labels, rows.n_rows, rows.n_features, rows.n_nonzeros, problem.n_unlabeled)
 
 
@@ -71,7 +74,7 @@ def describe_model(model: Model) -> Iterator[str]:
         yield f"the kernel is not positive semidefinite: trained with {shift:.3g} added to its diagonal"
     support = "" if model.n_support is None else f"{model.n_support} support vectors; "
     yield (
-        f"{support}margins: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
+        f"{support}{'residuals' if model.is_regression else 'margins'}: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
         f"minimum {margin['min']:.4g}, median {margin['quantiles']['0.5']:.4g}"
     )
 

@@ -34,6 +34,11 @@ class Problem:
         return self.sample_weights * np.append(self.class_weights, 1.0)[self.codes]  # code -1: the last
 
     @property
+    def has_classes(self) -> bool:
+        """Whether the labels are classes to tell apart: not in regression."""
+        return self.targets is None
+
+    @property
     def n_unlabeled(self) -> int:
         return int(np.count_nonzero(self.codes < 0))
 
@@ -101,7 +106,7 @@ class Problem:
 
     def require_classes(self, machine: str) -> None:
         """Refuse what no classifier can learn from: fewer than two classes, or a class without weight."""
-        if self.targets is not None:
+        if not self.has_classes:
             return
         labeled = self.codes >= 0
         codes, weights = self.codes[labeled], self.weights[labeled]

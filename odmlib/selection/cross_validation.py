@@ -16,6 +16,7 @@ from odmlib.machines.building import kernel_formula
 from odmlib.machines.ssodm import ssodm_weights
 from odmlib.machines.training import train_problem
 from odmlib.model.model import Model
+from odmlib.model.regression import RegressionMeasures, regression_measures
 from odmlib.model.schemes import class_pairs, n_outputs, pair_output
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import CONVERGED
@@ -56,6 +57,30 @@ def cross_validate(
     labeled = problem.codes >= 0
     accuracy = float(np.mean(predicted[labeled] == problem.codes[labeled]))
     return CrossValidation(predicted, accuracy, n_folds, unfinished)
+
+
+@dataclass(frozen=True)
+class TargetValidation:
+    """What cross-validation of a regression finds: `predicted[i]` is what the machine that did not see row i
+    says, a line of its outputs."""
+
+    predicted: Floats
+    measures: RegressionMeasures
+    n_folds: int
+    unfinished: int  # folds whose training did not converge
+
+
+def cross_validate_targets(problem: Problem, options: TrainOptions, n_folds: int) -> TargetValidation:
+    """`cross_validate` for a problem of regression."""
+    assert problem.targets is not None
+    n_folds = min(n_folds, problem.rows.n_rows)
+    predicted, unfinished = np.zeros_like(problem.targets), 0
+    for outside, rows, _, model in _trained_folds(problem, options, n_folds):
+        if model is not None:
+            unfinished += model.report["status"] != CONVERGED
+            predicted[outside] = model.function.scores(rows, options.n_threads)
+    measures = regression_measures(predicted, problem.targets)
+    return TargetValidation(predicted, measures, n_folds, unfinished)
 
 
 def cross_scores(problem: Problem, options: TrainOptions, n_folds: int, scheme: str) -> Floats:
@@ -105,12 +130,16 @@ def _trained_folds(
     options = of_whole_set(problem, options)
     for fold in range(n_folds):
         inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        present = np.unique(problem.codes[inside][(problem.weights[inside] > 0) & labeled[inside]])
+        weighty = problem.weights[inside] > 0
+        present = np.unique(problem.codes[inside][weighty & labeled[inside]])
         inside = inside[np.isin(problem.codes[inside], present) | ~labeled[inside]]
-        part = problem.take(inside).of_present_classes(present)
+        part = problem.take(inside)
+        if problem.has_classes:
+            part = part.of_present_classes(present)
         rest = problem.rows.take(outside)
         if options.kernel == "precomputed":
             columns = inside.astype(np.int32)
             part.rows, rest = part.rows.on_columns(columns), rest.on_columns(columns)
-        model = train_problem(part, options) if len(present) >= 2 else None
+        enough = len(present) >= 2 if problem.has_classes else bool(weighty.any())
+        model = train_problem(part, options) if enough else None
         yield outside, rest, present, model

@@ -31,7 +31,8 @@ def rate_table(result: GridResult) -> tuple[tuple[str, list[float]], tuple[str, 
     for point in result.points:
         column = values[across].index(on_axis(across, point.parameters[across]))
         row = 0 if down is None else values[down].index(on_axis(down, point.parameters[down]))
-        table[row, column] = np.fmax(table[row, column], point.rate)
+        better = np.fmin if result.lower_is_better else np.fmax
+        table[row, column] = better(table[row, column], point.rate)
     return (across, values[across]), None if down is None else (down, values[down]), table
 
 
@@ -47,8 +48,7 @@ def text_heat_map(result: GridResult) -> str:
     log2(C) across, from 0 to 1; 50 to 97.5 %
     """
     (across, columns), down, table = rate_table(result)
-    best, lowest = float(np.nanmax(table)), float(np.nanmin(table))
-    bottom = max(lowest, best - SPAN)
+    best, bottom = shown_range(result, table)
     lines = []
     for place in reversed(range(len(table))):
         cells = "".join(2 * _shade(rate, bottom, best) for rate in table[place])
@@ -57,9 +57,22 @@ def text_heat_map(result: GridResult) -> str:
     title = "" if down is None else f"{TITLES.get(down[0], down[0])} downwards, "
     lines.append(
         f"{title}{TITLES.get(across, across)} across, from {columns[0]:g} to {columns[-1]:g}; "
-        f"{lowest:g} to {best:g} %"
+        f"{np.nanmin(table):g} to {np.nanmax(table):g}{unit_of(result)}"
     )
     return "\n".join(lines)
+
+
+def shown_range(result: GridResult, table: NDArray) -> tuple[float, float]:
+    """The best rate, and the one from which on all worse ones are shown alike."""
+    if result.lower_is_better:
+        best = float(np.nanmin(table))
+        return best, min(float(np.nanmax(table)), 2 * best)
+    best = float(np.nanmax(table))
+    return best, max(float(np.nanmin(table)), best - SPAN)
+
+
+def unit_of(result: GridResult) -> str:
+    return "" if result.lower_is_better else " %"
 
 
 def _shade(rate: float, bottom: float, best: float) -> str:
@@ -77,30 +90,33 @@ def draw_heat_map(result: GridResult, path: str, title: str) -> None:
     from odmlib.data.files import open_output
 
     (across, columns), down, table = rate_table(result)
-    best = float(np.nanmax(table))
+    best, bottom = shown_range(result, table)
+    measure = "mean squared error" if result.lower_is_better else "accuracy, %"
     figure = Figure(figsize=(7, 5.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     if down is None:
         axes.plot(columns, table[0], marker="o", color="tab:blue")
-        axes.set_ylabel("accuracy, %")
+        axes.set_ylabel(measure)
         axes.grid(alpha=0.3)
     else:
-        lowest = max(float(np.nanmin(table)), best - SPAN)
-        image = axes.imshow(table, origin="lower", aspect="auto", cmap="viridis", vmin=lowest, vmax=best)
+        low, high = sorted((bottom, best))
+        colours = "viridis_r" if result.lower_is_better else "viridis"
+        image = axes.imshow(table, origin="lower", aspect="auto", cmap=colours, vmin=low, vmax=high)
         axes.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
         axes.set_yticks(range(len(down[1])), [f"{value:g}" for value in down[1]])
         axes.set_ylabel(TITLES.get(down[0], down[0]))
-        figure.colorbar(image, ax=axes, label="accuracy, %", extend="min")
+        figure.colorbar(image, ax=axes, label=measure, extend="max" if result.lower_is_better else "min")
         if table.size <= 200:
             for row, column in zip(*np.nonzero(np.isfinite(table)), strict=True):
                 rate = table[row, column]
-                color = "w" if rate < 0.5 * (lowest + best) else "k"  # dark or light cells
+                dark = abs(rate - best) > 0.5 * abs(bottom - best)
+                color = "w" if dark else "k"
                 axes.text(column, row, f"{rate:.3g}", ha="center", va="center", fontsize=7, color=color)
         row, column = (int(place[0]) for place in np.nonzero(table == best))
         axes.plot(column, row, "s", markersize=18, markerfacecolor="none", markeredgecolor="red")
     axes.set_xlabel(TITLES.get(across, across))
-    axes.set_title(f"{title}: best {best:g} %")
+    axes.set_title(f"{title}: best {best:g}{unit_of(result)}")
     ending = path.rpartition(".")[2].lower()
     with open_output(path) as stream:
         figure.savefig(stream, format=ending if ending in ("png", "svg", "pdf") else "png", dpi=110)

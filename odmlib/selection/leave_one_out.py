@@ -6,9 +6,10 @@ row belongs to; the other outputs do not change when it is left out.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,12 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.kernels.shift import needed_shift, surely_positive
-from odmlib.machines.machine import Task
-from odmlib.machines.odm import Odm
+from odmlib.losses.loss import BandLoss
+from odmlib.machines.machine import Machine, Task
 from odmlib.machines.tasks import make_tasks
+from odmlib.machines.training import PLAIN_MACHINES
 from odmlib.model.model import Model
+from odmlib.model.regression import RegressionMeasures, regression_measures
 from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions
 from odmlib.selection.left_out import LeftOut, left_out_margins
@@ -45,6 +48,19 @@ class LeaveOneOut:
         return {"accuracy": self.accuracy, "errors": self.errors, "bound": self.bound}
 
 
+@dataclass(frozen=True)
+class LeftOutTargets:
+    """What `leave_one_out` finds for a machine of regression."""
+
+    model: Model  #: trained on all rows
+    predicted: Floats  #: rows x outputs: what the machine trained without a row says of it
+    measures: RegressionMeasures
+
+    def report(self) -> dict[str, Any]:
+        """The entry `leave_one_out` of the JSON report."""
+        return self.measures._asdict()
+
+
 def check_machine(options: TrainOptions) -> None:
     if options.machine not in LEAVE_ONE_OUT_MACHINES:
         raise ParameterError(
@@ -53,27 +69,42 @@ def check_machine(options: TrainOptions) -> None:
         )
 
 
-def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> LeaveOneOut:
+def leave_one_out_of(
+    model: Model, problem: Problem, options: TrainOptions
+) -> LeaveOneOut | LeftOutTargets:
     """The estimate for a model that was trained on this very problem with these options."""
     check_machine(options)
-    machine = Odm(options, problem.total_weight)
-    scores = model.function.scores(problem.rows, options.n_threads)
-    shift_of = _shifts(problem, model.formula, options)
-    bound = 0.0
-    for task in make_tasks(problem, model.scheme):
-        rows = slice(None) if task.rows is None else task.rows
-        margins = task.signs * scores[rows, task.output]
-        found = left_out_of_task(problem.rows, model.formula, machine, task, margins, shift_of(task))
-        scores[rows, task.output] = task.signs * found.margins
-        bound += found.bound
+    scores, bound = left_out_scores(model, problem, options)
+    if problem.targets is not None:
+        return LeftOutTargets(model, scores, regression_measures(scores, problem.targets))
     places = model.positions_for(scores)
     errors = int(np.count_nonzero(places != problem.codes))
     shaped = scores[:, 0] if model.scheme == "binary" else scores
     return LeaveOneOut(model, shaped, model.labels[places], errors, 1 - errors / len(places), bound)
 
 
+def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tuple[Floats, float]:
+    """Scores (rows x outputs) of every row under the machine trained without it, and the sum of the bounds."""
+    machine = PLAIN_MACHINES[options.machine](options, problem.total_weight)
+    scores, offsets = model.function.scores(problem.rows, options.n_threads), model.function.offsets
+    shift_of = _shifts(problem, model.formula, options)
+    bound = 0.0
+    for task in make_tasks(problem, model.scheme):
+        rows = slice(None) if task.rows is None else task.rows
+        offset, targets = offsets[task.output], task.targets  # the solver's scores have no offset
+        margins = task.signs * (scores[rows, task.output] + offset)
+        if targets is not None:
+            task = dataclasses.replace(task, targets=targets + offset)
+            margins -= targets + offset
+        found = left_out_of_task(problem.rows, model.formula, machine, task, margins, shift_of(task))
+        left_out = found.margins if targets is None else found.margins + targets + offset
+        scores[rows, task.output] = task.signs * left_out - offset
+        bound += found.bound
+    return scores, bound
+
+
 def left_out_of_task(
-    rows: Dataset, formula: KernelFormula, machine: Odm, task: Task, margins: Floats, shift: float = 0.0
+    rows: Dataset, formula: KernelFormula, machine: Machine, task: Task, margins: Floats, shift: float = 0.0
 ) -> LeftOut:
     """From the margins of the task's rows under the machine trained on all of them; `rows`: of all tasks."""
     if task.rows is not None:
@@ -85,8 +116,9 @@ def left_out_of_task(
         formula,
         task.signs,
         machine.costs(task.weights),
-        machine.loss(),
+        cast(BandLoss, machine.loss()),
         margins,
+        targets=task.targets,
         max_bytes=machine.options.cache_bytes,
         shift=shift,
         threads=machine.options.n_threads,

@@ -16,7 +16,7 @@ from odmlib.machines.training import make_problem, make_settings, train_problem
 from odmlib.model.model import Model
 from odmlib.model.text_writer import check_numbers
 from odmlib.options import TrainOptions, option_fields
-from odmlib.selection.leave_one_out import LeaveOneOut, check_machine, leave_one_out_of
+from odmlib.selection.leave_one_out import LeaveOneOut, LeftOutTargets, check_machine, leave_one_out_of
 from odmlib.solvers.control import CONVERGED
 
 
@@ -43,7 +43,7 @@ def train_model(problem: Problem, options: TrainOptions) -> Model:
     return model
 
 
-def leave_one_out(X: Any, y: Any, **options: Any) -> LeaveOneOut:
+def leave_one_out(X: Any, y: Any, **options: Any) -> LeaveOneOut | LeftOutTargets:
     """Train on all rows, and tell how each row would fare if it were left out.
 
     Takes what `train` takes. C, gamma and the other rows' weights stay as they are. Exact as long as leaving
@@ -57,8 +57,8 @@ def leave_one_out(X: Any, y: Any, **options: Any) -> LeaveOneOut:
     True
     """
     settings = make_settings(options)
-    problem = Problem.from_arrays(X, y, settings.sample_weight, settings.class_weight)
     check_machine(settings)
+    problem = make_problem(X, y, settings)
     model = train_model(problem, settings)
     if model.report["status"] != CONVERGED:
         warnings.warn(convergence_message(model.report, settings.tol), ConvergenceWarning, stacklevel=2)

@@ -1,0 +1,35 @@
+"""How good predicted numbers are, by LIBSVM's two measures."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from odmlib._core.arrays import Floats
+
+
+class RegressionMeasures(NamedTuple):
+    mean_squared_error: float
+    squared_correlation: float  # NaN where the predictions or the targets are all the same
+
+    def lines(self, before: str = "", behind: str = "") -> tuple[str, str]:
+        """What svm-predict and svm-train -v print."""
+        return (
+            f"{before}Mean squared error = {self.mean_squared_error:g}{behind}",
+            f"{before}Squared correlation coefficient = {self.squared_correlation:g}{behind}",
+        )
+
+
+def regression_measures(predicted: Floats, targets: Floats) -> RegressionMeasures:
+    """Several outputs count as so many rows.
+
+    >>> regression_measures(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0]))
+    RegressionMeasures(mean_squared_error=0.3333333333333333, squared_correlation=0.9642857142857142)
+    """
+    predicted, targets = (np.asarray(numbers, dtype=np.float64).ravel() for numbers in (predicted, targets))
+    error = float(np.mean(np.square(predicted - targets)))
+    first, second = predicted - predicted.mean(), targets - targets.mean()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = np.square(first @ second) / ((first @ first) * (second @ second))
+    return RegressionMeasures(error, float(correlation))
