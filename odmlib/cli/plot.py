@@ -159,15 +159,15 @@ def check_outputs(arguments: argparse.Namespace) -> None:
 def draw_margins(arguments: argparse.Namespace) -> list[Chart]:
     from odmlib.plots.figures import margin_distribution
 
-    margins, _ = margins_of_models(arguments)
+    margins, _, in_words = margins_of_models(arguments)
     title = f"cumulative margin distribution on {os.path.basename(arguments.data_file)}"
-    return [margin_distribution(margins, arguments.relative, title)]
+    return [in_words(margin_distribution(margins, arguments.relative, title))]
 
 
 def draw_histogram(arguments: argparse.Namespace) -> list[Chart]:
     from odmlib.plots.figures import by_class, margin_histograms
 
-    margins, labels = margins_of_models(arguments)
+    margins, labels, in_words = margins_of_models(arguments)
     if arguments.per_class:
         several = len(margins) > 1
         margins = {
@@ -175,24 +175,32 @@ def draw_histogram(arguments: argparse.Namespace) -> list[Chart]:
             for name, values in margins.items()
             for label, part in by_class(values, labels).items()
         }
-    return margin_histograms(margins, arguments.bins, arguments.relative)
+    return [in_words(chart) for chart in margin_histograms(margins, arguments.bins, arguments.relative)]
 
 
-def margins_of_models(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
-    """Margins of every model on the data, by name; and the labels of the data."""
+def margins_of_models(
+    arguments: argparse.Namespace,
+) -> tuple[dict[str, Any], Any, Callable[[Chart], Chart]]:
+    """Margins of every model on the data, by name; the labels of the data; and what words charts of them."""
     from odmlib.cli.predict import RowsForModels
     from odmlib.model.text_format import load_model
+    from odmlib.plots.figures import residual_chart
 
     names = model_names(arguments)
     if [arguments.data_file, *arguments.model_file].count("-") > 1:
         raise UsageError("only one file can come from standard input")
     models = [load_model(path) for path in arguments.model_file]
+    regression = {model.is_regression for model in models}
+    if len(regression) > 1:
+        raise UsageError("margins of classes and residuals of regression cannot be drawn together")
+    if True in regression and getattr(arguments, "per_class", False):
+        raise UsageError("--per-class is for classes; a model of regression has none")
     data = RowsForModels(arguments.data_file, arguments.threads)
     margins, labels = {}, None
     for name, model in zip(names, models, strict=True):
         rows, labels = data.read(model)
         margins[name] = model.margins(rows, labels, arguments.threads)
-    return margins, labels
+    return margins, labels, residual_chart if True in regression else lambda chart: chart
 
 
 def model_names(arguments: argparse.Namespace) -> list[str]:

@@ -119,17 +119,29 @@ def accuracy_chart(
     problem: Problem, settings: TrainOptions, over: str, values: Sequence[float], folds: int
 ) -> Chart:
     """`accuracy_curve` for data that are checked already."""
-    from odmlib.selection.cross_validation import cross_validate
+    from odmlib.selection.cross_validation import cross_validate, cross_validate_targets
 
     if not values:
         raise ParameterError("no values are given to measure the accuracy at")
     points = [with_value(settings, over, value) for value in values]
-    accuracies = [100 * cross_validate(problem, point, folds).accuracy for point in points]
+    measure = "accuracy" if problem.targets is None else "mean squared error"
+    if problem.targets is None:
+        found = [100 * cross_validate(problem, point, folds).accuracy for point in points]
+    else:
+        results = [cross_validate_targets(problem, point, folds) for point in points]
+        found = [result.measures.mean_squared_error for result in results]
     name = over.rstrip("_")
     numbers = [float(value) for value in values]
     log = min(numbers) > 0 and max(numbers) / min(numbers) > 20
-    title = f"{folds}-fold accuracy against {name}: {settings.machine}, {settings.kernel} kernel"
-    return Chart(title, name, "accuracy in %", [Series("", numbers, accuracies)], x_log=log)
+    title = f"{folds}-fold {measure} against {name}: {settings.machine}, {settings.kernel} kernel"
+    shown = measure if problem.targets is not None else "accuracy in %"
+    return Chart(title, name, shown, [Series("", numbers, found)], x_log=log)
+
+
+def residual_chart(chart: Chart) -> Chart:
+    """A chart of margins, in the words of regression."""
+    title, x_label = (text.replace("margin", "residual") for text in (chart.title, chart.x_label))
+    return dataclasses.replace(chart, title=title, x_label=x_label)
 
 
 def with_value(settings: TrainOptions, name: str, value: float) -> TrainOptions:

@@ -14,8 +14,15 @@ from odmlib._core.arrays import Codes
 from odmlib.data.checking import statistics
 from odmlib.data.labels import python_label
 from odmlib.errors import ParameterError
+from odmlib.model.regression import regression_measures
 from odmlib.plots.chart import Chart
-from odmlib.plots.figures import convergence, level_charts, margin_distribution, margin_histograms
+from odmlib.plots.figures import (
+    convergence,
+    level_charts,
+    margin_distribution,
+    margin_histograms,
+    residual_chart,
+)
 from odmlib.plots.svg import svg_element
 
 if TYPE_CHECKING:
@@ -67,18 +74,17 @@ def report_page(model: Model, problem: Problem | None, name: str, command: str =
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>\n"
     )
-    counts = _counts(model, problem)
-    right, n = int(np.trace(counts)), int(counts.sum())
+    counts = None if model.is_regression else _counts(model, problem)
     yield f"<h1>{escape(title)}</h1>\n"
-    yield _facts(_headline(report, right, n))
+    yield _facts(_headline(model, problem, counts))
     if command:
         yield f'<p class="small"><code>{escape(command)}</code></p>\n'
     for heading, pieces in (
         ("Data", _data(report, problem)),
         ("Parameters", _parameters(report)),
         ("Convergence", _convergence(report)),
-        ("Margins", _margins(model, problem)),
-        ("Labels predicted for the training rows", _labels(model.labels, counts)),
+        ("Residuals" if model.is_regression else "Margins", _margins(model, problem)),
+        ("Labels predicted for the training rows", () if counts is None else _labels(model.labels, counts)),
         ("Tasks", _tasks(report.get("tasks") or [])),
     ):
         if content := "".join(pieces):
@@ -98,18 +104,31 @@ def _counts(model: Model, problem: Problem | None) -> Codes:
     return np.bincount(codes * k + predicted, minlength=k * k).reshape(k, k)
 
 
-def _headline(report: Mapping[str, Any], right: int, n: int) -> Iterator[tuple[str, str, str]]:
+def _headline(
+    model: Model, problem: Problem | None, counts: Codes | None
+) -> Iterator[tuple[str, str, str]]:
+    report = model.report
     done = report["status"] == "converged"
     yield "status", report["status"].replace("_", " "), "good" if done else "bad"
     yield "relative duality gap", _short(report["gap"]), "good" if done else "bad"
-    yield "training accuracy", f"{100 * right / n:.4g}%", ""
-    if found := report.get("leave_one_out"):
-        yield "leave-one-out accuracy", f"{100 * found['accuracy']:.4g}%", ""
+    found = report.get("leave_one_out")
+    if counts is not None:
+        yield "training accuracy", f"{100 * int(np.trace(counts)) / int(counts.sum()):.4g}%", ""
+        if found:
+            yield "leave-one-out accuracy", f"{100 * found['accuracy']:.4g}%", ""
+    else:
+        if problem is not None and problem.targets is not None:
+            predicted = model.function.scores(problem.rows, 1)
+            for name, value in regression_measures(predicted, problem.targets)._asdict().items():
+                yield f"training {name.replace('_', ' ')}", _short(value), ""
+        for name, value in (found or {}).items():
+            yield f"leave-one-out {name.replace('_', ' ')}", _short(value), ""
     yield "seconds", _short(report["seconds"]["train"]), ""
     if report["support_vectors"] is not None:
         yield "support vectors", f"{report['support_vectors']:,}", ""
-    yield "mean margin", _short(report["margin"]["mean"]), ""
-    yield "margin variance", _short(report["margin"]["variance"]), ""
+    what = "residual" if model.is_regression else "margin"
+    yield f"mean {what}", _short(report["margin"]["mean"]), ""
+    yield f"{what} variance", _short(report["margin"]["variance"]), ""
 
 
 def _facts(facts: Iterable[tuple[str, str, str]]) -> str:
@@ -132,8 +151,11 @@ def _data(report: Mapping[str, Any], problem: Problem | None) -> str:
         ("values stored", f"{found['nonzeros']:,} ({100 * found['density']:.3g}%)"),
         ("values", f"{found['lowest']:g} to {found['highest']:g}"),
         ("rows that repeat others", f"{found['duplicate_rows']:,}"),
-        ("errors that cannot be avoided", f"{found['unavoidable_errors']:,}"),
     ]
+    if problem.targets is None:
+        lines.append(("errors that cannot be avoided", f"{found['unavoidable_errors']:,}"))
+    else:
+        lines.append(("targets", f"{problem.targets.min():g} to {problem.targets.max():g}"))
     return _table([], lines)
 
 
@@ -163,16 +185,21 @@ def _convergence(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _margins(model: Model, problem: Problem | None) -> Iterator[str]:
     margins = model.training_margins
-    if margins is None and problem is not None:  # a model that was loaded
+    what, said = "margin", "By how much the label of each training row wins; rows at or left of 0 lose."
+    if model.is_regression:
+        what, said = "residual", "Prediction less target of each training row; of several outputs the largest one."
+    elif margins is None and problem is not None:  # a model that was loaded
         labeled = np.flatnonzero(problem.codes >= 0)
         margins = model.margins(problem.rows.take(labeled), problem.labels[problem.codes[labeled]])
     summary = model.report["margin"]
-    yield "<p>By how much the label of each training row wins; rows at or left of 0 lose.</p>\n"
+    yield f"<p>{said}</p>\n"
     head = ["", "minimum", *(f"{100 * float(part):g}%" for part in summary["quantiles"]), "mean"]
     numbers = [summary["min"], *summary["quantiles"].values(), summary["mean"]]
-    yield _table(head, [("margin", *map(_short, numbers))])
+    yield _table(head, [(what, *map(_short, numbers))])
     if margins is not None:
-        charts = [margin_distribution({model.machine: margins}), *margin_histograms({"margins": margins})]
+        charts = [margin_distribution({model.machine: margins}), *margin_histograms({f"{what}s": margins})]
+        if model.is_regression:
+            charts = [residual_chart(chart) for chart in charts]
         yield _charts(charts)
 
 

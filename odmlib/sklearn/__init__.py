@@ -11,9 +11,11 @@
 from odmlib.sklearn.estimators import (
     KMOMDClassifier,
     LinearODM,
+    LinearODMRegressor,
     MultiClassODM,
     ODMClassifier,
     ODMLClassifier,
+    ODMRegressor,
     ScalableODM,
     SemiSupervisedODM,
     SVMClassifier,
@@ -22,9 +24,11 @@ from odmlib.sklearn.estimators import (
 __all__ = [
     "KMOMDClassifier",
     "LinearODM",
+    "LinearODMRegressor",
     "MultiClassODM",
     "ODMClassifier",
     "ODMLClassifier",
+    "ODMRegressor",
     "SVMClassifier",
     "ScalableODM",
     "SemiSupervisedODM",

@@ -19,9 +19,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from odmlib.sklearn import (
     KMOMDClassifier,
     LinearODM,
+    LinearODMRegressor,
     MultiClassODM,
     ODMClassifier,
     ODMLClassifier,
+    ODMRegressor,
     ScalableODM,
     SemiSupervisedODM,
     SVMClassifier,
@@ -47,6 +49,8 @@ DEFAULT = [
     SVMClassifier(),
     SemiSupervisedODM(),
     ScalableODM(),
+    ODMRegressor(),
+    LinearODMRegressor(),
 ]
 OTHERS = [
     LinearODM(probability=True, leave_one_out=True, class_weight="balanced"),
@@ -58,6 +62,9 @@ OTHERS = [
     ODMClassifier(kernel="poly", multiclass="ovr", lambda_=100.0),
     MultiClassODM(kernel="linear", probability=True),
     ScalableODM(approx="nystrom"),
+    ODMRegressor(kernel=RBF(), leave_one_out=True, epsilon=0.0),
+    ODMRegressor(kernel="precomputed", warm_start=True),
+    ODMRegressor(kernel="linear", nu=0.5),
 ]
 
 EQUIVALENCE = (
@@ -71,9 +78,9 @@ CANCELS = "weights of a whole class cancel in KM-OMD"
 
 def expected_failures(estimator) -> dict[str, str]:
     failures = {}
-    if not isinstance(estimator, LinearODM) and estimator.tol == 1e-3:
+    if not isinstance(estimator, LinearODM | LinearODMRegressor) and estimator.tol == 1e-3:
         failures |= dict.fromkeys(EQUIVALENCE, GAP)
-    if estimator.probability:
+    if getattr(estimator, "probability", False):
         failures |= dict.fromkeys(EQUIVALENCE, LEFT_OUT)
     if isinstance(estimator, KMOMDClassifier):
         failures["check_class_weight_classifiers"] = CANCELS
