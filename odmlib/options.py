@@ -28,7 +28,7 @@ __all__ = ["KERNELS", "KMOMD_LAMBDA", "MACHINES", "TrainOptions", "flag_of", "op
 
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
-DEFAULTS = {"nu": 0.5}  # of options that some machines have another one for
+DEFAULTS = {"nu": 0.5, "theta": 0.2}  # of options that some machines have another one for
 ANY, FROM_0, ABOVE_0, FROM_0_TO_1 = Number(), Number(0), Number(0, open_low=True), Number(0, 1)
 
 
@@ -82,9 +82,10 @@ class TrainOptions:
         "odml: total weight of the margins' mean (default: lambda); ssodm: of the unlabeled rows (default: "
         "lambda1/10, lambda1 if balance gives fractions)")
     nu: float = _option(None, "-n --nu NU", FROM_0_TO_1,
-        "nu: weight of deviations above the band relative to below, 0 to 1 (default 0.5; odmr: 1)")
-    theta: float = _option(0.2, "-p --theta T", Number(0, 1, open_high=True),
-        "theta: half-width of the loss-free band, 0 <= theta < 1")
+        "nu: weight of deviations above the band relative to below, 0 to 1 (default 0.5; odmr: 1); "
+        "odmo: part of new rows like the training rows that may be called novel (default 0.1)")
+    theta: float = _option(None, "-p --theta T", Number(0, 1, open_high=True),
+        "theta: half-width of the loss-free band, 0 <= theta < 1 (default 0.2; odmo: 0); odmr: epsilon")
     epsilon: float = _declared("epsilon")
     threshold: str = _declared("threshold")
     decision_scale: str = _declared("decision_scale")

@@ -317,8 +317,10 @@ def short_search(
 ) -> tuple[TrainOptions, dict[str, Any]]:
     """The options with the best C and gamma where they are not given, and the report; LIBLINEAR's lines."""
     from odmlib.machines.building import kernel_formula
-    from odmlib.selection.grid import is_searchable, values_of, with_parameters
+    from odmlib.selection.grid import check_searchable, is_searchable, values_of, with_parameters
 
+    with bad_values_as_usage():
+        check_searchable(options)
     axes: dict[str, list[float]] = {}
     if arguments.C is None and arguments.lambda_ is None:
         axes["C"] = values_of("C", LINEAR_LOG2C if options.kernel == "linear" else SHORT_LOG2C)

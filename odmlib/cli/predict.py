@@ -41,6 +41,8 @@ def run(argv: Sequence[str]) -> int:
     refuse_overwriting(arguments.output_file, [arguments.test_file, arguments.model_file])
     if arguments.b == "1" and arguments.scores:
         raise UsageError("-b 1 and --scores both add numbers behind the label; give one of them")
+    import numpy as np
+
     from odmlib.data.files import open_output
     from odmlib.model.text_format import load_model
 
@@ -60,6 +62,8 @@ def run(argv: Sequence[str]) -> int:
         elif arguments.scores:
             numbers = model.decision_function(rows, arguments.threads)
             places = model.positions_for(numbers)
+            if "conformal_scores" in model.lists:
+                numbers = np.stack([numbers, model.p_values_for(numbers)], axis=1)
         else:
             places = model.positions(rows, arguments.threads)
     for warning in caught:
@@ -88,7 +92,7 @@ def make_parser() -> ToolParser:
     parser.option(
         "--scores",
         "each line is the label, then the decision values in full precision: one for two classes "
-        "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more",
+        "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more; odmo: one, and its p-value",
     )
     parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
     parser.option("-q --quiet", "do not print the accuracy")

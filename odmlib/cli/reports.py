@@ -35,6 +35,8 @@ def describe_problem(problem: Problem) -> str:
     if problem.targets is not None:
         size = f"{rows.n_rows} rows, {rows.n_features} features, {rows.n_nonzeros} nonzeros"
         return f"{size}, targets from {problem.targets.min():g} to {problem.targets.max():g}"
+    if problem.one_class:
+        return f"{rows.n_rows} rows, {rows.n_features} features, {rows.n_nonzeros} nonzeros, one class"
     return describe_data(problem.labels, rows.n_rows, rows.n_features, rows.n_nonzeros, problem.n_unlabeled)
 
 
@@ -70,6 +72,11 @@ def describe_model(model: Model) -> Iterator[str]:
         )
     if probability := report.get("probability"):
         yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
+    if novelty := report.get("novelty"):
+        yield (
+            f"threshold {novelty['threshold']:.4g} from {novelty['source']}: "
+            f"{100 * novelty['false_alarms']:.3g}% of new rows like these will be called novel"
+        )
     if shift := report["details"].get("shift"):
         yield f"the kernel is not positive semidefinite: trained with {shift:.3g} added to its diagonal"
     support = "" if model.n_support is None else f"{model.n_support} support vectors; "

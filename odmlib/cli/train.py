@@ -39,6 +39,7 @@ examples:
   odm-train -C a.txt m                            search C and gamma; model of the best in m
   odm-train --loo -g 0.5 a.txt                    leave-one-out from one fit, no model
   odm-train -s 7 -p 0.5 prices.txt m              regression; residuals up to 0.5 cost nothing
+  odm-train -s 8 -n 0.05 normal.txt m             novelty detection; 5%% of normal rows may be called novel
   odm-train -s 5 --assigned found mixed.txt       unlabeled rows (label 0) help; their labels in found
   odm-scale -l 0 -s r a.txt | odm-train - m       from a pipe
   odm-train -s 6 --spark local[2] parts/ m        on Spark, from a directory of files
@@ -241,7 +242,7 @@ def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
         reports.warn_of_many_folds(PROGRAM, arguments.v, problem)
         started = time.perf_counter()
         with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
-            how = cross_validate if problem.has_classes else cross_validate_targets
+            how = cross_validate if problem.targets is None else cross_validate_targets
             result = how(problem, options.but(callback=progress), arguments.v)
         if result.unfinished:
             warn(PROGRAM, f"training did not converge in {result.unfinished} of {result.n_folds} folds")

@@ -28,6 +28,7 @@ class Problem:
     sample_weights: Floats
     class_weights: Floats
     targets: Floats | None = None  # of regression, which has no labels: rows x outputs
+    one_class: bool = False  # novelty detection: all rows are trained on as +1, whatever their labels
 
     @property
     def weights(self) -> Floats:
@@ -35,8 +36,8 @@ class Problem:
 
     @property
     def has_classes(self) -> bool:
-        """Whether the labels are classes to tell apart: not in regression."""
-        return self.targets is None
+        """Whether the labels are classes to tell apart: not in regression and novelty detection."""
+        return self.targets is None and not self.one_class
 
     @property
     def n_unlabeled(self) -> int:
@@ -78,6 +79,20 @@ class Problem:
         codes = np.zeros(rows.n_rows, dtype=np.int64)
         return cls(rows, codes, np.empty(0), weights, np.empty(0), targets)
 
+    @classmethod
+    def of_one_class(cls, X: Any, y: Any = None, sample_weight: Any = None) -> Problem:
+        """A problem of novelty detection. Labels only tell how right predictions are: -1 is a novelty, and any
+        other label is none."""
+        rows = Dataset.from_any(X)
+        novel = np.zeros(rows.n_rows, dtype=bool) if y is None else np.asarray(_label_array(y) == -1)
+        if len(novel) != rows.n_rows:
+            raise ParameterError(f"X has {rows.n_rows} rows but y has {len(novel)} labels")
+        if rows.n_rows < 2:
+            raise ParameterError(f"X has {rows.n_rows} rows; novelty detection needs two or more")
+        weights = check_sample_weights(sample_weight, rows.n_rows)
+        labels = np.array([1, -1])
+        return cls(rows, novel.astype(np.int64), labels, weights, np.ones(2), one_class=True)
+
     def take(self, rows: Codes) -> Problem:
         """The problem on some of its rows; every label stays known."""
         return dataclasses.replace(
@@ -94,6 +109,8 @@ class Problem:
 
     def signs_of(self, code: int) -> Floats:
         """+1 for the rows of a class, -1 for those of all others, 0 for rows without a label."""
+        if self.one_class:
+            return np.ones(len(self.codes))
         return np.where(self.codes == code, 1.0, np.where(self.codes < 0, 0.0, -1.0))
 
     def of_present_classes(self, present: Codes) -> Problem:

@@ -13,6 +13,7 @@ from odmlib.machines.kmomd import KmOmd
 from odmlib.machines.machine import Machine
 from odmlib.machines.odm import Odm
 from odmlib.machines.odml import Odml
+from odmlib.machines.odmo import Odmo
 from odmlib.machines.odmr import Odmr
 from odmlib.machines.svm import Svm
 from odmlib.model.model import Model
@@ -20,7 +21,14 @@ from odmlib.names import SEMI_SUPERVISED_MACHINES
 from odmlib.options import TrainOptions, option_fields
 
 # machines that need nothing but their class
-PLAIN_MACHINES: dict[str, type[Machine]] = {"svm": Svm, "odml": Odml, "odm": Odm, "kmomd": KmOmd, "odmr": Odmr}
+PLAIN_MACHINES: dict[str, type[Machine]] = {
+    "svm": Svm,
+    "odml": Odml,
+    "odm": Odm,
+    "kmomd": KmOmd,
+    "odmr": Odmr,
+    "odmo": Odmo,
+}
 
 
 def fitter_of(machine: str) -> Fitter:
@@ -47,6 +55,8 @@ def make_problem(X: Any, y: Any, options: TrainOptions) -> Problem:
     """The data as the machine takes them: only a semi-supervised one knows rows without a label."""
     if options.declaration.learns == "targets":
         return Problem.from_targets(X, y, options.sample_weight)
+    if options.declaration.learns == "one class":
+        return Problem.of_one_class(X, y, options.sample_weight)
     marker = options.unlabeled if options.machine in SEMI_SUPERVISED_MACHINES else None
     return Problem.from_arrays(X, y, options.sample_weight, options.class_weight, marker)
 

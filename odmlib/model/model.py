@@ -46,6 +46,7 @@ class Model:
     extras: dict[str, Any] = field(
         default_factory=dict
     )  #: optional parts of the file: EXTRAS in model/text_writer.py
+    lists: dict[str, tuple[float, ...]] = field(default_factory=dict)  #: LISTS in model/text_writer.py
     training_margins: Floats | None = None  #: of every training row; not part of the model file
     assigned: NDArray | None = None  #: labels found for the unlabeled rows, in their order; likewise
 
@@ -127,6 +128,17 @@ class Model:
                 "the model holds no probabilities; train it with odm-train -b 1 (in Python: probability=True)"
             )
 
+    def p_values(self, X: Any, threads: int | None = None) -> Floats:
+        """Novelty detection: for every row the part of rows like the training rows that look as novel as it."""
+        return self.p_values_for(self.decision_function(X, threads))
+
+    def p_values_for(self, values: Floats) -> Floats:
+        """The p-values that belong to decision values."""
+        if "conformal_scores" not in self.lists:
+            raise ParameterError("the model holds no p-values; those are of machine odmo")
+        scores, levels = (np.array(self.lists[f"conformal_{name}"]) for name in ("scores", "levels"))
+        return np.append(levels, 1.0)[np.searchsorted(scores, values, side="right")]
+
     def labels_for(self, scores: Floats) -> NDArray:
         """The labels that belong to decision values."""
         return self.labels[self.positions_for(scores)]
@@ -151,6 +163,8 @@ class Model:
 
     def codes_of(self, given: NDArray) -> Codes:
         """The position in `labels` of every given label; a label that the model does not know is an error."""
+        if self.machine == "odmo":  # as in Problem.of_one_class
+            return (given == -1).astype(np.int64)
         codes = np.full(len(given), -1, dtype=np.int64)
         for place, label in enumerate(self.labels):
             codes[given == label] = place

@@ -25,7 +25,7 @@ columns of coefficients, and as many offsets, though it has one output.
 A model of regression (scheme regression) has the key `outputs` instead of `label_type` and `labels`.
 
 Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing),
-margin_quantiles, and EXTRAS of text_writer.py. `status converted` says that another program trained the
+margin_quantiles, and EXTRAS and LISTS of text_writer.py. `status converted` says that another program trained the
 model; what it does not tell (C, objective, gap, margins ...) is then missing. Numbers are written so that
 they read back exactly. Counts in the header are only compared with what the file holds; no memory is taken
 on their word. Nothing in the file depends on the clock or on threads.
@@ -36,6 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ from odmlib.model.functions import (
 )
 from odmlib.model.model import Model
 from odmlib.model.schemes import n_outputs
-from odmlib.model.text_writer import EXTRAS, MAGIC, VERSION
+from odmlib.model.text_writer import EXTRAS, LISTS, MAGIC, VERSION
 from odmlib.names import CONVERTED, KERNELS, MACHINES, QUANTILES, SCHEMES, STATUSES
 from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
 
@@ -206,11 +207,26 @@ class ModelReader:
         }
         if len({key in extras for key in ("probability_slopes", "probability_offsets")}) > 1:
             raise self.fault("probability_slopes and probability_offsets belong together; one is missing")
+        lists = self._lists()
         self.refuse_rest()
         report["support_vectors"] = function.n_vectors
         return Model(
-            machine, formula, labels, n_features, function, parameters, report, zero_based, scheme, extras
+            machine, formula, labels, n_features, function, parameters, report, zero_based, scheme, extras, lists
         )
+
+    def _lists(self) -> dict[str, tuple[float, ...]]:
+        found: dict[str, tuple[float, ...]] = {}
+        for pair in LISTS:
+            for key in pair:
+                if key in self.fields:
+                    count = self.fields[key][0].count(" ") + 1
+                    found[key] = tuple(self.take_numbers(key, count).tolist())
+            if len({len(found.get(key, ())) for key in pair}) > 1:
+                raise self.fault(f"{' and '.join(pair)} must be equally long")
+            for key in pair:
+                if any(before > behind for before, behind in pairwise(found.get(key, ()))):
+                    raise self.fault(f"{key}: expected numbers that ascend")
+        return found
 
     def _labels_and_outputs(self, scheme: str) -> tuple[Any, int]:
         if scheme == "regression":

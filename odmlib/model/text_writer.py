@@ -38,6 +38,10 @@ EXTRAS = (
 )
 
 
+# Further optional parts, each a list of any length; the members of a pair go together and are equally long.
+LISTS = (("conformal_scores", "conformal_levels"),)  # odmo: decision values, and p-values below them
+
+
 def model_text(model: Model) -> Iterator[bytes]:
     """The model file in pieces."""
     check_numbers(model)
@@ -64,7 +68,7 @@ def check_numbers(model: Model) -> None:
     numbers: dict[str, Any] = {
         name: value for name, value in model.parameters.items() if not isinstance(value, str)
     }
-    numbers |= known | {f"margin_{name}": value for name, value in report["margin"].items()} | model.extras
+    numbers |= known | {f"margin_{name}": value for name, value in report["margin"].items()} | model.extras | model.lists
     numbers |= {"offsets": function.offsets, "coefficients": function.terms.values}
     if isinstance(function, LinearFunction):
         numbers["bias weights"] = function.bias_weights
@@ -130,6 +134,8 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
         yield "seed", report["seed"]
     for key in sorted(model.extras, key=EXTRAS.index):
         yield key, numbers_text(model.extras[key])
+    for key in (key for pair in LISTS for key in pair if key in model.lists):
+        yield key, numbers_text(model.lists[key])
     if model.function.offsets.any():
         yield "offsets", numbers_text(model.function.offsets)
     if isinstance(model.function, RoutedFunction):

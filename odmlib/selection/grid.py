@@ -130,11 +130,19 @@ def grid_search(
 
 def make_axes(options: TrainOptions, ranges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
     """The values of each parameter that the machine and kernel have; ranges of others are left out."""
+    check_searchable(options)
     names = [name for name in AXES if name in ranges and is_searchable(name, options)]
     axes = {name: values_of(name, ranges[name]) for name in names}
     if not axes:
         raise ParameterError("nothing to search: every parameter is given")
     return axes
+
+
+def check_searchable(options: TrainOptions) -> None:
+    if options.declaration.learns == "one class":
+        raise ParameterError(
+            f"machine {options.machine} learns from one class: no accuracy tells which parameters are best"
+        )
 
 
 def is_searchable(name: str, options: TrainOptions) -> bool:
@@ -180,6 +188,7 @@ def search(
 ) -> GridResult:
     """`grid_search` for checked data. Points of these axes that are `known` are not validated again; solvers
     call `progress`."""
+    check_searchable(options)
     if folds < 2:
         raise ParameterError(f"cross-validation needs at least 2 folds, found {folds}")
     if loo:

@@ -38,7 +38,7 @@ from odmlib.machines.tasks import make_tasks
 from odmlib.machines.training import PLAIN_MACHINES, train_problem
 from odmlib.model.schemes import class_pairs
 from odmlib.options import TrainOptions
-from odmlib.selection.cross_validation import of_whole_set
+from odmlib.selection.fold_training import of_whole_set
 from odmlib.selection.leave_one_out import LeaveOneOut, leave_one_out_of, left_out_of_task
 from odmlib.solvers.control import CONVERGED, Control, Resources, SolverResult, WarmStart
 from odmlib.solvers.kernel.q_rows import add_block

@@ -20,7 +20,7 @@ from odmlib.machines.tasks import make_tasks
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
 from odmlib.selection.calibration import fit_sigmoid, fit_softmax
-from odmlib.selection.cross_validation import cross_scores
+from odmlib.selection.fold_training import cross_scores
 from odmlib.selection.leave_one_out import leave_one_out_of
 
 # scores (rows x outputs) by machines that did not see the row (NaN: none known), and what they are called

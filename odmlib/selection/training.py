@@ -17,10 +17,11 @@ from odmlib.model.model import Model
 from odmlib.model.text_writer import check_numbers
 from odmlib.options import TrainOptions, option_fields
 from odmlib.selection.leave_one_out import LeaveOneOut, LeftOutTargets, check_machine, leave_one_out_of
+from odmlib.selection.novelty import train_detector
 from odmlib.solvers.control import CONVERGED
 
 
-def train(X: Any, y: Any, **options: Any) -> Model:
+def train(X: Any, y: Any = None, **options: Any) -> Model:
     settings = make_settings(options)
     problem = make_problem(X, y, settings)
     model = train_model(problem, settings)
@@ -33,7 +34,7 @@ def train(X: Any, y: Any, **options: Any) -> Model:
 
 def train_model(problem: Problem, options: TrainOptions) -> Model:
     """`train` for data that are checked already; never warns."""
-    model = train_problem(problem, options)
+    model = (train_detector if problem.one_class else train_problem)(problem, options)
     if options.probability:
         from odmlib.selection.probabilities import with_probabilities
 
@@ -81,7 +82,8 @@ train.__doc__ = f"""Train a machine and return its Model.
 
 X: rows of features: a numpy array, any scipy.sparse matrix or array, or an odmlib.Dataset
    (kernel="precomputed": the square matrix of kernel values).
-y: one label per row, of any type; they come back from `predict` as given.
+y: one label per row, of any type; they come back from `predict` as given. odmr: a number, or a line of
+   numbers, per row. odmo: not needed.
 
 Options, all by name:
 {_describe_options()}
@@ -97,7 +99,7 @@ Warns with ConvergenceWarning if the duality gap did not reach `tol`.
 train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     [
         inspect.Parameter("X", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-        inspect.Parameter("y", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        inspect.Parameter("y", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None),
         *(
             inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default)
             for option in option_fields()

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, OutlierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -444,6 +444,46 @@ class MarginRegressor(MultiOutputMixin, RegressorMixin, MarginEstimator):
             predicted, _ = left_out_scores(model, problem, options)
             self.loo_predictions_ = predicted[:, 0] if predicted.shape[1] == 1 else predicted
             self.loo_score_ = r2_score(problem.targets, predicted, sample_weight=problem.sample_weights)
+
+
+class MarginDetector(OutlierMixin, MarginEstimator):
+    """Base of the novelty detectors."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Train on the rows of X (array, sparse matrix or data frame), all of which are taken as normal.
+
+        sample_weight: a row of weight 2 counts as that row twice, one of weight 0 not at all.
+        """
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2
+        )
+        previous = self.__dict__.get("model_") if self.warm_start else None
+        rows, kernel = self._rows_of(X)
+        self._learn(X, Problem.of_one_class(rows, None, sample_weight), kernel, previous)
+        return self
+
+    @property
+    def offset_(self) -> float:
+        """The threshold: decision_function is score_samples less this."""
+        return float(self._fitted().function.offsets[0])
+
+    def decision_function(self, X: Any) -> Floats:
+        """One value per row: positive for rows like the training rows, negative for novelties."""
+        rows = self._rows(X)
+        return self._by_blocks(rows, lambda scores: scores[:, 0], np.empty(rows.n_rows))
+
+    def score_samples(self, X: Any) -> Floats:
+        """The output of the machine: the higher, the more a row is like the training rows."""
+        return self.decision_function(X) + self.offset_
+
+    def predict(self, X: Any) -> Places:
+        """+1 for rows like the training rows, -1 for novelties."""
+        return np.where(self.decision_function(X) > 0, 1, -1)
+
+    def p_values(self, X: Any) -> Floats:
+        """For every row the part of rows like the training rows that look as novel as it; `predict` says -1
+        where it is at most nu."""
+        return self.model_.p_values_for(self.decision_function(X))
 
 
 def _kernel_values(kernel: Callable[[Any, Any], Any], X: Any, others: Any) -> Floats:

@@ -12,7 +12,7 @@ from odmlib.data.problem import Problem
 from odmlib.machines.declarations import DECLARATIONS
 from odmlib.model.model import Model
 from odmlib.options import KMOMD_LAMBDA, TrainOptions
-from odmlib.sklearn.base import MarginClassifier, MarginRegressor
+from odmlib.sklearn.base import MarginClassifier, MarginDetector, MarginRegressor
 
 KERNEL = ("kernel", "gamma", "degree", "coef0", "cache_mb")
 COST = ("C", "lambda_")
@@ -293,4 +293,33 @@ class LinearODMRegressor(
     >>> machine = LinearODMRegressor(C=100).fit(X, y)
     >>> machine.coef_.shape, machine.score(X, y) > 0.5
     ((10,), True)
+    """
+
+
+class OneClassODM(
+    MarginDetector,
+    machine="odmo",
+    parameters=("nu", *COST, "theta", *KERNEL, "bias", "shrinking", *TRAINING),
+    defaults=DECLARATIONS["odmo"].defaults,
+):
+    """Novelty detection: the ODM of one class, with a threshold that keeps its promise on new rows.
+
+    The outputs of all rows are drawn to 1 (theta > 0: into [1-theta, 1+theta]). The threshold comes from
+    leave-one-out outputs: about a part `nu` of new rows that are like the training rows falls below it.
+
+    Parameters
+    ----------
+    nu : part of new normal rows that may be called novel, 0 < nu < 1
+    theta : half-width of the band without loss, 0 <= theta < 1; above 0 not all rows are support vectors
+
+    The other parameters mean what they mean in `ODMClassifier`, and so do the attributes that are not of
+    classes. offset_ is the threshold: `decision_function(X) = score_samples(X) - offset_`.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> detector = OneClassODM(nu=0.05).fit(X[y == 0])
+    >>> (detector.predict(X[y != 0]) == -1).all()
+    np.True_
+    >>> detector.p_values(X[y == 0]).shape
+    (50,)
     """

@@ -24,6 +24,7 @@ from odmlib.sklearn import (
     ODMClassifier,
     ODMLClassifier,
     ODMRegressor,
+    OneClassODM,
     ScalableODM,
     SemiSupervisedODM,
     SVMClassifier,
@@ -51,6 +52,7 @@ DEFAULT = [
     ScalableODM(),
     ODMRegressor(),
     LinearODMRegressor(),
+    OneClassODM(),
 ]
 OTHERS = [
     LinearODM(probability=True, leave_one_out=True, class_weight="balanced"),
@@ -63,8 +65,9 @@ OTHERS = [
     MultiClassODM(kernel="linear", probability=True),
     ScalableODM(approx="nystrom"),
     ODMRegressor(kernel=RBF(), leave_one_out=True, epsilon=0.0),
-    ODMRegressor(kernel="precomputed", warm_start=True),
-    ODMRegressor(kernel="linear", nu=0.5),
+    ODMRegressor(kernel="precomputed", nu=0.5),
+    OneClassODM(kernel="poly", theta=0.1),
+    OneClassODM(kernel=RBF()),
 ]
 
 EQUIVALENCE = (

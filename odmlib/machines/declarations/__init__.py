@@ -6,6 +6,7 @@ from __future__ import annotations
 from odmlib.machines.declarations.declaration import NONSMOOTH_LINEAR, Declaration
 from odmlib.machines.declarations.kmomd import KMOMD
 from odmlib.machines.declarations.mcodm import MCODM
+from odmlib.machines.declarations.odmo import ODMO
 from odmlib.machines.declarations.odmr import ODMR
 from odmlib.machines.declarations.sodm import SODM
 from odmlib.machines.declarations.ssodm import SSODM
@@ -16,5 +17,5 @@ ODM = Declaration("odm", "ODM", ("C", "lambda", "nu", "theta"), leave_one_out=Tr
 
 # the place of a machine is its number for -s, and stays so
 DECLARATIONS: dict[str, Declaration] = {
-    machine.name: machine for machine in (SVM, ODML, ODM, MCODM, KMOMD, SSODM, SODM, ODMR)
+    machine.name: machine for machine in (SVM, ODML, ODM, MCODM, KMOMD, SSODM, SODM, ODMR, ODMO)
 }

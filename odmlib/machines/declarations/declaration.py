@@ -44,7 +44,7 @@ def refuse_class_options(options: Any) -> None:
         ("a class scheme", "multiclass, --multiclass", options.multiclass is not None),
     ):
         if given:
-            raise ParameterError(f"machine {options.machine} knows no classes: {name} ({shown}) have no meaning")
+            raise ParameterError(f"machine {options.machine} tells no classes apart: {name} ({shown}) mean nothing")
 
 
 class Declaration(NamedTuple):  # a dataclass would cost every tool half a millisecond more at its start
@@ -64,7 +64,7 @@ class Declaration(NamedTuple):  # a dataclass would cost every tool half a milli
     has_bias: bool = True
     semi_supervised: bool = False  # learns from rows without a label too
     leave_one_out: bool = False  # from one fit: selection/left_out.py
-    learns: str = "classes"  # or "targets" (regression)
+    learns: str = "classes"  # or "targets" (regression), or "one class" (novelty detection)
     defaults: Mapping[str, Any] = {}  # of shared options that have another one here
     flags: Mapping[str, str] = {}  # whose flag is that of one of its own options here: {"theta": "epsilon"}
 

@@ -1,0 +1,71 @@
+"""The threshold of a novelty detector, and the p-values of its decision values.
+
+A machine of one class is trained on all rows (machines/odmo.py); then every row is left out once. By the
+outputs v_i of the left-out rows with weights s_i, a row with output v has the conformal p-value
+
+    p(v) = (1 + sum of s_i over v_i <= v) / (1 + sum of all s_i),
+
+which is at most nu for about a part nu of new rows that are like the training rows. These are called novel:
+the threshold is the smallest v with p(v) > nu. The outputs come from one fit (left_out.py), which is exact
+where theta = 0, or from folds where the matrix that this needs is larger than the cache may be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from odmlib._core.arrays import Floats
+from odmlib.data.problem import Problem
+from odmlib.machines.training import train_problem
+from odmlib.model.model import Model
+from odmlib.options import TrainOptions
+from odmlib.selection.fold_training import trained_folds
+from odmlib.selection.leave_one_out import left_out_scores
+from odmlib.selection.left_out import NoRoom
+
+FOLDS = 10  # where leave-one-out from one fit needs too much memory
+MOST_LEVELS = 1000  # that a model keeps of the p-values
+
+
+def train_detector(problem: Problem, options: TrainOptions) -> Model:
+    """A machine of one class with its threshold."""
+    return with_threshold(train_problem(problem, options), problem, options)
+
+
+def with_threshold(model: Model, problem: Problem, options: TrainOptions) -> Model:
+    """The model whose decision values are positive for all but about a part nu of rows like these."""
+    try:
+        scores, source = left_out_scores(model, problem, options)[0][:, 0], "leave-one-out"
+    except NoRoom:
+        scores, source = _fold_scores(problem, options), f"{FOLDS} folds"
+    counted = problem.sample_weights > 0
+    order = np.argsort(scores[counted], kind="stable")
+    ascending, weights = scores[counted][order], problem.sample_weights[counted][order]
+    # p just below each score: the row itself does not count yet
+    levels = (1 + np.cumsum(weights) - weights) / (1 + weights.sum())
+    place = max(0, int(np.searchsorted(levels, options.nu, side="right")) - 1)
+    threshold = float(np.nextafter(ascending[place], -np.inf))  # the row at the threshold is no novelty
+    kept = np.unique(np.linspace(0, len(levels) - 1, min(len(levels), MOST_LEVELS)).astype(np.int64))
+    report = model.report | {
+        "novelty": {"source": source, "threshold": threshold, "false_alarms": float(levels[place])}
+    }
+    return dataclasses.replace(
+        model,
+        function=dataclasses.replace(model.function, offsets=np.array([threshold])),
+        lists={
+            "conformal_scores": tuple((ascending[kept] - threshold).tolist()),
+            "conformal_levels": tuple(levels[kept].tolist()),
+        },
+        report=report,
+    )
+
+
+def _fold_scores(problem: Problem, options: TrainOptions) -> Floats:
+    """The output of every row under a machine that has not seen its fold."""
+    scores = np.zeros(problem.rows.n_rows)
+    for outside, rows, _, model in trained_folds(problem, options, min(FOLDS, len(scores))):
+        if model is not None:
+            scores[outside] = model.function.scores(rows, options.n_threads)[:, 0]
+    return scores
