@@ -116,7 +116,7 @@ def add_grid_options(parser: ToolParser) -> None:
         help = f"{powers}{what}: begin,end,step, or null (default {default})"
         parser.option(f"{flag} B,E,S", help, type=span, group=GROUP, dest="range_" + flag[1:])
     parser.option("-v N", "folds (default 5)", type=read_whole, group=GROUP)
-    parser.option("--loo", "leave-one-out from one fit instead of folds (odm)", group=GROUP)
+    parser.option("--loo", "leave-one-out from one fit instead of folds (odm, odmr)", group=GROUP)
     refine = "N more rounds around the best, each with half the steps (default 0)"
     parser.option("--refine N", refine, type=read_whole, group=GROUP, default=0)
 
