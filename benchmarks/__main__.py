@@ -36,8 +36,8 @@ MINUTES = {
 }
 # of accuracy more than of speed, long, each with options of its own: python -m benchmarks.NAME
 STUDIES = (
-    "calibration", "golden", "grid", "kmomd", "mcodm", "multiclass", "sodm", "ssodm", "svm", "tuning",
-    "versions",
+    "calibration", "golden", "grid", "kmomd", "mcodm", "multiclass", "novelty", "regression", "sodm", "ssodm",
+    "svm", "tuning", "versions",
 )  # fmt: skip
 PEERS = ("scikit-learn", "scikit-learn-intelex", "liblinear-official", "libsvm-official")
 PACKAGES = ("numpy", "scipy", *PEERS)

@@ -47,13 +47,14 @@ CONVERGENCE = "Relative duality gap against time, from odm-train --json."
 LEVELS = "What the levels of a partitioned machine reached, and when."
 
 # name on the command line: name of the option
-NUMBERS = {"lambda": "lambda_", "C": "C", "gamma": "gamma", "nu": "nu", "theta": "theta", "degree": "degree"}
+NUMBERS = {"lambda": "lambda_"} | {name: name for name in ("C", "gamma", "nu", "theta", "epsilon", "degree")}
 DEFAULTS = {
     "lambda": [2.0**k for k in range(0, 21, 2)],
     "C": [2.0**k for k in range(-5, 16, 2)],
     "gamma": [2.0**k for k in range(-15, 4, 2)],
     "nu": [0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
     "theta": [0.0, 0.2, 0.4, 0.6, 0.8],
+    "epsilon": [0.0, 0.1, 0.2, 0.4, 0.8],
     "degree": [1.0, 2.0, 3.0, 4.0, 5.0],
 }
 

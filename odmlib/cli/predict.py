@@ -92,7 +92,8 @@ def make_parser() -> ToolParser:
     parser.option(
         "--scores",
         "each line is the label, then the decision values in full precision: one for two classes "
-        "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more; odmo: one, and its p-value",
+        "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more; "
+        "odmo: one, and its p-value",
     )
     parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
     parser.option("-q --quiet", "do not print the accuracy")
@@ -164,7 +165,10 @@ def number_lines(numbers: Any, block_rows: int = BLOCK_ROWS) -> Iterator[bytes]:
 
 def print_measures(predicted: Any, targets: Floats, to_stderr: bool) -> None:
     if predicted.ndim > 1:
-        say(PROGRAM, "a data file has one target per row, the model has several outputs: no mean squared error")
+        say(
+            PROGRAM,
+            "a data file has one target per row, the model has several outputs: no mean squared error",
+        )
         return
     from odmlib.model.regression import regression_measures
 

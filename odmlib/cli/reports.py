@@ -80,8 +80,9 @@ def describe_model(model: Model) -> Iterator[str]:
     if shift := report["details"].get("shift"):
         yield f"the kernel is not positive semidefinite: trained with {shift:.3g} added to its diagonal"
     support = "" if model.n_support is None else f"{model.n_support} support vectors; "
+    what = "residuals" if model.is_regression else "margins"
     yield (
-        f"{support}{'residuals' if model.is_regression else 'margins'}: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
+        f"{support}{what}: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
         f"minimum {margin['min']:.4g}, median {margin['quantiles']['0.5']:.4g}"
     )
 

@@ -246,6 +246,8 @@ def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
             result = how(problem, options.but(callback=progress), arguments.v)
         if result.unfinished:
             warn(PROGRAM, f"training did not converge in {result.unfinished} of {result.n_folds} folds")
+        lines: tuple[str, ...]
+        measures: dict[str, float]
         if isinstance(result, TargetValidation):
             lines, measures = result.measures.lines("Cross Validation "), result.measures._asdict()
         else:

@@ -81,7 +81,7 @@ class Problem:
 
     @classmethod
     def of_one_class(cls, X: Any, y: Any = None, sample_weight: Any = None) -> Problem:
-        """A problem of novelty detection. Labels only tell how right predictions are: -1 is a novelty, and any
+        """A problem of novelty detection. Labels only tell how right predictions are: -1 is a novelty, any
         other label is none."""
         rows = Dataset.from_any(X)
         novel = np.zeros(rows.n_rows, dtype=bool) if y is None else np.asarray(_label_array(y) == -1)
@@ -216,7 +216,9 @@ def check_targets(y: Any) -> Floats:
     except (TypeError, ValueError) as error:
         raise ParameterError(f"y cannot be read as numbers: {error}") from None
     if targets.ndim not in (1, 2) or targets.size == 0:
-        raise ParameterError(f"y must hold a target, or a line of them, for each row, found shape {targets.shape}")
+        raise ParameterError(
+            f"y must hold a target, or a line of them, for each row, found shape {targets.shape}"
+        )
     targets = targets.reshape(len(targets), -1)
     wrong = np.argwhere(~np.isfinite(targets))
     if len(wrong):

@@ -200,7 +200,9 @@ class KernelData(TaskData):
         """One-vs-rest tasks want the same rows: all of them computed once where they fit, else a cache that
         one task leaves to the next. One-vs-one tasks have rows of their own, short ones."""
         budget, n_rows = self.machine.options.cache_bytes, self.problem.rows.n_rows
-        if self.scheme == "binary" or (self.problem.targets is not None and self.problem.targets.shape[1] == 1):
+        if self.scheme == "binary" or (
+            self.problem.targets is not None and self.problem.targets.shape[1] == 1
+        ):
             return (lambda task: budget), None
         float64 = self.machine.wants_float64(self.kernel, self.problem.weights)
 

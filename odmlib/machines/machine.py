@@ -39,7 +39,7 @@ class Task:
 
 
 class Machine:
-    """Base of the machines of one margin per row, made for one run: options and the sum of the row weights."""
+    """Base of the machines of one margin per row, made for one run: options and the sum of row weights."""
 
     linear_solver = True  # False: a linear kernel is solved as any other and made weights of afterwards
     shares_cache = True  # whether `solve_kernel` takes rows from a shared cache; else from its own

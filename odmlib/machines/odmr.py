@@ -13,6 +13,7 @@ import dataclasses
 
 import numpy as np
 
+from odmlib._core.rows import Rows
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import BandLoss
@@ -33,7 +34,9 @@ class Odmr(Machine):
     def costs(self, weights: Floats) -> Floats:
         return self.C * weights
 
-    def solve_linear(self, rows, task, control, resources, start):  # type: ignore[no-untyped-def]
+    def solve_linear(
+        self, rows: Rows, task: Task, control: Control, resources: Resources, start: WarmStart | None
+    ) -> SolverResult:
         return super().solve_linear(rows, task, self._control(control, task), resources, start)
 
     def wants_float64(self, kernel: Kernel, weights: Floats) -> bool:
@@ -54,18 +57,24 @@ class Odmr(Machine):
         return super().start_from(last, self._centred(task))
 
     def _centred(self, task: Task) -> Task:
-        return dataclasses.replace(task, targets=task.targets - self._centre(task))
+        return dataclasses.replace(task, targets=_targets(task) - self._centre(task))
 
     def _centre(self, task: Task) -> float:
-        """The mean target, which a kernel machine without a bias is added to; 0 where the user gave a bias."""
+        """The mean target, to which a kernel machine without a bias is added; 0 where a bias is given."""
         options = self.options
         if options.bias is not None or options.bias_value > 0:
             return 0.0
-        return float(np.average(task.targets, weights=task.weights))
+        return float(np.average(_targets(task), weights=task.weights))
 
     def _control(self, control: Control, task: Task) -> Control:
         """A control whose gap counts in parts of the objective at f = 0, which can be far below 1 here."""
-        at_0 = float(values(self.loss(), -task.targets, self.costs(task.weights)).sum())
+        at_0 = float(values(self.loss(), -_targets(task), self.costs(task.weights)).sum())
         if at_0 >= 1 or at_0 == 0:
             return control
         return control.part(tol=control.tol * at_0, max_iter=control.max_iter, callback=control.callback)
+
+
+def _targets(task: Task) -> Floats:
+    if task.targets is None:
+        raise ValueError("a task of regression has a target for each row")
+    return task.targets

@@ -129,7 +129,7 @@ class Model:
             )
 
     def p_values(self, X: Any, threads: int | None = None) -> Floats:
-        """Novelty detection: for every row the part of rows like the training rows that look as novel as it."""
+        """Novelty detection: of every row, the part of rows like the training rows that look as novel."""
         return self.p_values_for(self.decision_function(X, threads))
 
     def p_values_for(self, values: Floats) -> Floats:

@@ -25,8 +25,8 @@ columns of coefficients, and as many offsets, though it has one output.
 A model of regression (scheme regression) has the key `outputs` instead of `label_type` and `labels`.
 
 Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing),
-margin_quantiles, and EXTRAS and LISTS of text_writer.py. `status converted` says that another program trained the
-model; what it does not tell (C, objective, gap, margins ...) is then missing. Numbers are written so that
+margin_quantiles, and EXTRAS and LISTS of text_writer.py. `status converted` says that another program
+trained the model; what it does not tell (C, objective, gap, margins ...) is then missing. Numbers are written so that
 they read back exactly. Counts in the header are only compared with what the file holds; no memory is taken
 on their word. Nothing in the file depends on the clock or on threads.
 """
@@ -211,7 +211,17 @@ class ModelReader:
         self.refuse_rest()
         report["support_vectors"] = function.n_vectors
         return Model(
-            machine, formula, labels, n_features, function, parameters, report, zero_based, scheme, extras, lists
+            machine,
+            formula,
+            labels,
+            n_features,
+            function,
+            parameters,
+            report,
+            zero_based,
+            scheme,
+            extras,
+            lists,
         )
 
     def _lists(self) -> dict[str, tuple[float, ...]]:

@@ -68,7 +68,12 @@ def check_numbers(model: Model) -> None:
     numbers: dict[str, Any] = {
         name: value for name, value in model.parameters.items() if not isinstance(value, str)
     }
-    numbers |= known | {f"margin_{name}": value for name, value in report["margin"].items()} | model.extras | model.lists
+    numbers |= (
+        known
+        | {f"margin_{name}": value for name, value in report["margin"].items()}
+        | model.extras
+        | model.lists
+    )
     numbers |= {"offsets": function.offsets, "coefficients": function.terms.values}
     if isinstance(function, LinearFunction):
         numbers["bias weights"] = function.bias_weights

@@ -104,9 +104,7 @@ def _counts(model: Model, problem: Problem | None) -> Codes:
     return np.bincount(codes * k + predicted, minlength=k * k).reshape(k, k)
 
 
-def _headline(
-    model: Model, problem: Problem | None, counts: Codes | None
-) -> Iterator[tuple[str, str, str]]:
+def _headline(model: Model, problem: Problem | None, counts: Codes | None) -> Iterator[tuple[str, str, str]]:
     report = model.report
     done = report["status"] == "converged"
     yield "status", report["status"].replace("_", " "), "good" if done else "bad"
@@ -187,7 +185,10 @@ def _margins(model: Model, problem: Problem | None) -> Iterator[str]:
     margins = model.training_margins
     what, said = "margin", "By how much the label of each training row wins; rows at or left of 0 lose."
     if model.is_regression:
-        what, said = "residual", "Prediction less target of each training row; of several outputs the largest one."
+        what, said = (
+            "residual",
+            "Prediction less target of each training row; of several outputs the largest one.",
+        )
     elif margins is None and problem is not None:  # a model that was loaded
         labeled = np.flatnonzero(problem.codes >= 0)
         margins = model.margins(problem.rows.take(labeled), problem.labels[problem.codes[labeled]])

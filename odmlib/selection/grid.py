@@ -104,9 +104,9 @@ def grid_search(
 
     log2c, log2g, log2lambda1, log2lambda2: (begin, end, step) of powers of two; nu, theta, epsilon: of the
     values themselves; None: not searched. `folds`-fold cross-validation, or with `loo` leave-one-out from one
-    fit (machines odm and odmr). odmr: `rate` is the mean squared error, and the best point has the lowest. `refine`: so many more rounds, each with half the steps, around the best point. `tell` is
-    called with each point and the result so far; a true answer ends the search. `options` are those of
-    odmlib.train; C, gamma, ... given there are not searched. time_limit is that of the whole search.
+    fit (machines odm and odmr). odmr: `rate` is the mean squared error, and the best point has the lowest.
+    `refine`: so many more rounds, each with half the steps, around the best point. `tell` is called with each
+    point and the result so far; a true answer ends the search. `options` are those of odmlib.train; C, gamma, ... given there are not searched. time_limit is that of the whole search.
 
     >>> import odmlib
     >>> X, y = odmlib.read_data("data/wdbc.train.txt")

@@ -62,7 +62,8 @@ def _number(name: str, value: float) -> str:
 def read_points(path: str, most: float = 100.0) -> tuple[str | None, list[GridPoint]]:
     """The first line (None where it is not ours) and the points of a result file.
 
-    `most`: the largest rate that makes sense. A last line without an end was cut short while it was written: it does not count.
+    `most`: the largest rate that makes sense. A last line without an end was cut short while it was written:
+    it does not count.
     """
     with open(path, "rb") as stream:
         lines = stream.read().split(b"\n")[:-1]

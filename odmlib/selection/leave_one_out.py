@@ -69,9 +69,7 @@ def check_machine(options: TrainOptions) -> None:
         )
 
 
-def leave_one_out_of(
-    model: Model, problem: Problem, options: TrainOptions
-) -> LeaveOneOut | LeftOutTargets:
+def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> LeaveOneOut | LeftOutTargets:
     """The estimate for a model that was trained on this very problem with these options."""
     check_machine(options)
     scores, bound = left_out_scores(model, problem, options)
@@ -84,7 +82,7 @@ def leave_one_out_of(
 
 
 def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tuple[Floats, float]:
-    """Scores (rows x outputs) of every row under the machine trained without it, and the sum of the bounds."""
+    """Scores (rows x outputs) of every row under the machine trained without it, and the sum of bounds."""
     machine = PLAIN_MACHINES[options.machine](options, problem.total_weight)
     scores, offsets = model.function.scores(problem.rows, options.n_threads), model.function.offsets
     shift_of = _shifts(problem, model.formula, options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from typing import cast
 from collections.abc import Callable
 
 import numpy as np
@@ -21,7 +22,7 @@ from odmlib.model.model import Model
 from odmlib.options import TrainOptions
 from odmlib.selection.calibration import fit_sigmoid, fit_softmax
 from odmlib.selection.fold_training import cross_scores
-from odmlib.selection.leave_one_out import leave_one_out_of
+from odmlib.selection.leave_one_out import LeaveOneOut, leave_one_out_of
 
 # scores (rows x outputs) by machines that did not see the row (NaN: none known), and what they are called
 ScoresOf = Callable[[Model, Problem, TrainOptions], tuple[Floats, str]]
@@ -59,7 +60,7 @@ def with_probabilities(
 def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tuple[Floats, str]:
     """Those of leave-one-out, or else of cross-validation."""
     try:
-        result = leave_one_out_of(model, problem, options)
+        result = cast(LeaveOneOut, leave_one_out_of(model, problem, options))
     except ParameterError:  # another machine, too large, or too ill-conditioned
         return cross_validated_scores(model, problem, options)
     model.report["leave_one_out"] = result.report()

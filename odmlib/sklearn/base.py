@@ -454,9 +454,7 @@ class MarginDetector(OutlierMixin, MarginEstimator):
 
         sample_weight: a row of weight 2 counts as that row twice, one of weight 0 not at all.
         """
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2
-        )
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         previous = self.__dict__.get("model_") if self.warm_start else None
         rows, kernel = self._rows_of(X)
         self._learn(X, Problem.of_one_class(rows, None, sample_weight), kernel, previous)

@@ -256,8 +256,8 @@ class ODMRegressor(
     """Regression with the losses of ODM around the targets, with a kernel.
 
     Minimises `1/2 |w|^2 + C sum_i s_i [max(0, -epsilon-z_i)^2 + nu max(0, z_i-epsilon)^2]` over the residuals
-    `z_i = f(x_i) - y_i` with row weights `s_i`. y may have several columns: each is an output of its own, and all
-    share the kernel rows.
+    `z_i = f(x_i) - y_i` with row weights `s_i`. y may have several columns: each is an output of its own, and
+    all share the kernel rows.
 
     Parameters
     ----------

@@ -50,7 +50,9 @@ def test_the_lines_are_those_of_libsvm(tools, data):
     svmutil.svm_predict(t[60:].tolist(), X[60:].tolist(), theirs)
     number = r"[-+.0-9e]+"
     for line in ours.splitlines():
-        assert re.fullmatch(rf"(Mean squared error|Squared correlation coefficient) = {number} \(regression\)", line)
+        assert re.fullmatch(
+            rf"(Mean squared error|Squared correlation coefficient) = {number} \(regression\)", line
+        )
     assert len(ours.splitlines()) == 2
 
 
@@ -87,7 +89,7 @@ def test_search(tools, data):
 
 
 def test_grid(tools, data, capsys):
-    words = "-s 7 -log2c -3,5,4 -log2g -4,0,2 -epsilon 0,0.4,0.4".split()
+    words = ["-s", "7", "-log2c", "-3,5,4", "-log2g", "-4,0,2", "-epsilon", "0,0.4,0.4"]
     assert grid.main([*words, "train.txt"]) == 0
     best = capsys.readouterr().out.splitlines()[-1].split()
     lines = Path("train.txt.out").read_text().splitlines()[1:]
@@ -103,7 +105,7 @@ def test_rates_above_100_are_resumed(tools, capsys):
     rng = np.random.default_rng(1)
     X = rng.standard_normal((40, 2))
     odmlib.write_data("big.txt", X, 1000 * X[:, 0] + 500)
-    words = "-q -s 7 -log2c -3,5,4 -log2g null big.txt".split()
+    words = ["-q", "-s", "7", "-log2c", "-3,5,4", "-log2g", "null", "big.txt"]
     assert grid.main(words) == 0
     before = capsys.readouterr().out
     assert float(before.split()[-1]) > 100
@@ -112,7 +114,7 @@ def test_rates_above_100_are_resumed(tools, capsys):
 
 
 def test_easy(tools, data, capsys):
-    assert easy.main("-s 7 -log2c -3,5,4 -log2g -4,0,2 train.txt test.txt".split()) == 0
+    assert easy.main(["-s", "7", "-log2c", "-3,5,4", "-log2g", "-4,0,2", "train.txt", "test.txt"]) == 0
     assert "Mean squared error = " in capsys.readouterr().out
 
 
@@ -126,20 +128,25 @@ def test_report_and_pictures(tools, data, capsys):
     X, t = data
     residuals = odmlib.load_model("m").predict(X[:60]) - t[:60]
     assert np.loadtxt("z") == pytest.approx(residuals, abs=1e-6)
-    assert plot.main("histogram --data - train.txt m".split()) == 0
+    assert plot.main(["histogram", "--data", "-", "train.txt", "m"]) == 0
     chart = json.loads(capsys.readouterr().out)[0]
     assert chart["x"] == "residual"
-    assert plot.main("accuracy -s 7 --over C --values 0.1,1 --data - -q train.txt".split()) == 0
+    words = ["--over", "C", "--values", "0.1,1", "--data", "-", "-q", "train.txt"]
+    assert plot.main(["accuracy", "-s", "7", *words]) == 0
     assert json.loads(capsys.readouterr().out)[0]["y"] == "mean squared error"
     tools.train("-q", "-t 0", "test.txt", "c")  # classes: every target is one
-    assert plot.main("margins train.txt m c".split()) == 2
-    assert plot.main("histogram --per-class train.txt m".split()) == 2
+    assert plot.main(["margins", "train.txt", "m", "c"]) == 2
+    assert plot.main(["histogram", "--per-class", "train.txt", "m"]) == 2
 
 
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ("-s 7 -w1 2", 2, "machine odmr tells no classes apart: class weights (class_weight, -w) mean nothing"),
+        (
+            "-s 7 -w1 2",
+            2,
+            "machine odmr tells no classes apart: class weights (class_weight, -w) mean nothing",
+        ),
         ("-s 7 -b 1", 2, "probabilities (probability, -b 1)"),
         ("-s 7 --multiclass ovr", 2, "a class scheme (multiclass, --multiclass)"),
         ("-s 7 -p -1", 2, "epsilon (--epsilon) must be at least 0, found -1"),

@@ -86,7 +86,9 @@ def test_folds_take_over_where_memory_is_short():
     assert model.report["novelty"]["source"] == "10 folds"
     whole = odmlib.train(X, machine="odmo")
     assert whole.report["novelty"]["source"] == "leave-one-out"
-    assert model.report["novelty"]["threshold"] == pytest.approx(whole.report["novelty"]["threshold"], abs=0.05)
+    assert model.report["novelty"]["threshold"] == pytest.approx(
+        whole.report["novelty"]["threshold"], abs=0.05
+    )
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly"])

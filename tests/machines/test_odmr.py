@@ -151,7 +151,9 @@ def test_what_has_no_meaning_is_refused(options, message):
 
 def test_epsilon_is_for_regression_only():
     X, t = some()
-    with pytest.raises(ParameterError, match=r"epsilon \(--epsilon\) is for machine odmr \(-s 7\), found machine odm"):
+    with pytest.raises(
+        ParameterError, match=r"epsilon \(--epsilon\) is for machine odmr \(-s 7\), found machine odm"
+    ):
         odmlib.train(X, t > 3, epsilon=0.5)
 
 

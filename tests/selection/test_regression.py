@@ -1,4 +1,4 @@
-"""Validation of regression: folds along C against folds one by one, left-out rows against training without them."""
+"""Validation of regression: folds along C against single folds, left-out rows against training without them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def test_the_grid_finds_what_folds_find_one_by_one(options, outputs):
     assert result.report()["best"]["rate"] == result.best.rate
 
 
-@pytest.mark.parametrize("options", [{"kernel": "linear"}, {"gamma": 0.3}, {"kernel": "sigmoid", "gamma": 0.1}])
+@pytest.mark.parametrize(
+    "options", [{"kernel": "linear"}, {"gamma": 0.3}, {"kernel": "sigmoid", "gamma": 0.1}]
+)
 def test_the_grid_by_leave_one_out(options):
     X, t = some(40)
     result = odmlib.grid_search(X, t, machine="odmr", log2c=(-2, 2, 2), loo=True, tol=1e-7, **options)
@@ -47,7 +49,9 @@ def test_the_grid_by_leave_one_out(options):
         assert point.rate == pytest.approx(found.measures.mean_squared_error, rel=1e-3)
 
 
-@pytest.mark.parametrize("options", [{"kernel": "linear"}, {"gamma": 0.3, "bias": 3.0}, {"gamma": 0.3, "nu": 0.4}])
+@pytest.mark.parametrize(
+    "options", [{"kernel": "linear"}, {"gamma": 0.3, "bias": 3.0}, {"gamma": 0.3, "nu": 0.4}]
+)
 @pytest.mark.parametrize("epsilon", [0.0, 0.05])
 def test_leave_one_out_is_training_without_the_row(options, epsilon):
     X, t = some(40)
@@ -62,7 +66,9 @@ def test_leave_one_out_is_training_without_the_row(options, epsilon):
         model = odmlib.train(X[others], t[others] - centre, **options)
         expected.append(model.predict(X[[row]])[0] + centre)
     # rows that cross an edge of the band when another one is left out are not followed
-    assert found.predicted[:, 0] == pytest.approx(expected, abs=1e-4 if epsilon == 0 and "nu" not in options else 0.05)
+    assert found.predicted[:, 0] == pytest.approx(
+        expected, abs=1e-4 if epsilon == 0 and "nu" not in options else 0.05
+    )
 
 
 def test_measures_are_those_of_svmutil(capsys):

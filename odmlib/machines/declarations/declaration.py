@@ -44,7 +44,9 @@ def refuse_class_options(options: Any) -> None:
         ("a class scheme", "multiclass, --multiclass", options.multiclass is not None),
     ):
         if given:
-            raise ParameterError(f"machine {options.machine} tells no classes apart: {name} ({shown}) mean nothing")
+            raise ParameterError(
+                f"machine {options.machine} tells no classes apart: {name} ({shown}) mean nothing"
+            )
 
 
 class Declaration(NamedTuple):  # a dataclass would cost every tool half a millisecond more at its start
