@@ -1,8 +1,8 @@
 """Novelty detection beside scikit-learn: python -m benchmarks.novelty [--quick]
 
-One class of a real set is normal, and all other classes are novelties. A detector is trained on half of
-the normal rows, at most 400, scaled by their mean and standard deviation; the other half and as many
-novelties are the test rows. Odmlib's odmo, OneClassSVM, IsolationForest and LocalOutlierFactor (novelty=True), all with
+One class of a real set is normal, and all other classes are novelties. A detector is trained on half of the
+normal rows, at most 400, scaled by their mean and standard deviation; the other half and as many novelties
+are the test rows. Odmlib's odmo, OneClassSVM, IsolationForest and LocalOutlierFactor (novelty=True), all with
 their default parameters; nu (contamination) is 0.1.
 
 First table: mean AUC over the classes of each set. Second table: the part of held-out normal rows that is

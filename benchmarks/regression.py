@@ -1,7 +1,7 @@
 """Regression beside scikit-learn's SVR and LIBLINEAR: python -m benchmarks.regression [--quick]
 
-Accuracy: diabetes, Friedman's three functions and two other generated sets. 5 splits into halves; C and
-gamma by 5-fold cross-validation on the training half, the same grid for both; features and targets scaled by the
+Accuracy: diabetes, Friedman's three functions and two other generated sets. 5 splits into halves; C and gamma
+by 5-fold cross-validation on the training half, the same grid for both; features and targets scaled by the
 training half; epsilon 0.1. R^2 on the other half.
 
 Speed: processor seconds of one thread for training to the same accuracy of the objective, ours divided by the

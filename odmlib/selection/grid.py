@@ -106,7 +106,8 @@ def grid_search(
     values themselves; None: not searched. `folds`-fold cross-validation, or with `loo` leave-one-out from one
     fit (machines odm and odmr). odmr: `rate` is the mean squared error, and the best point has the lowest.
     `refine`: so many more rounds, each with half the steps, around the best point. `tell` is called with each
-    point and the result so far; a true answer ends the search. `options` are those of odmlib.train; C, gamma, ... given there are not searched. time_limit is that of the whole search.
+    point and the result so far; a true answer ends the search. `options` are those of odmlib.train; C, gamma,
+    ... given there are not searched. time_limit is that of the whole search.
 
     >>> import odmlib
     >>> X, y = odmlib.read_data("data/wdbc.train.txt")

@@ -1,8 +1,9 @@
 """Margins, or residuals, of left-out rows from one fit of a band machine (docs/internals/mathematics.md).
 
-At the optimum every row outside the band, i in S, lies on one quadratic piece of its loss, with curvature
-c_i and lowest point b_i = 1 - theta (below) or 1 + theta (above); regression: b_i = t_i - epsilon or
-t_i + epsilon. As long as S keeps its pieces, the machine is ridge regression of y b on S, and leaving row i out moves its margin to
+At the optimum every row outside the band, i in S, lies on one quadratic piece of its loss, with curvature c_i
+and lowest point b_i = 1 - theta (below) or 1 + theta (above); regression: b_i = t_i - epsilon or t_i +
+epsilon. As long as S keeps its pieces, the machine is ridge regression of y b on S, and leaving row i out
+moves its margin to
 
     z_i^(-i) = b_i - a_i / [M^-1]_ii,   M = K_SS + diag(1 / c_S),   a = y M^-1 (y b)      (|S| x |S|)
              = z_i - a_i q_i / (1 - c_i q_i),   q_i = x_i' H^-1 x_i,   H = I + X' diag(c) X   (d x d, linear).

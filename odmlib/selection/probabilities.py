@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import cast
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 

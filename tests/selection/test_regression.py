@@ -1,4 +1,4 @@
-"""Validation of regression: folds along C against single folds, left-out rows against training without them."""
+"""Validation of regression: folds along C against single folds, left-out rows against a new training."""
 
 from __future__ import annotations
 
