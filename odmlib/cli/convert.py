@@ -58,7 +58,8 @@ def run(argv: Sequence[str]) -> int:
         origin = model.report["solver"] if model.report["status"] == CONVERTED else model.machine
         what = "standard output" if target == "-" else target
         program = {"libsvm": "LIBSVM", "liblinear": "LIBLINEAR", "odmlib": "odmlib"}[form]
-        classes = f"{model.n_classes} classes"
+        learned = {"odmr": "regression", "odmo": "one class"}
+        classes = learned.get(model.machine, f"{model.n_classes} classes")
         say(PROGRAM, f"{origin}, {model.formula.name} kernel, {classes}: {program} model written to {what}")
     return 0
 
