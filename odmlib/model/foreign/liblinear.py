@@ -31,7 +31,7 @@ from odmlib.model.text_writer import number_text, numbers_text
 # the solver of LIBLINEAR that is nearest to the machine: for prediction all these are one
 SOLVERS = {"svm": "L2R_L1LOSS_SVC_DUAL", "mcodm": "MCSVM_CS", "odmr": "L2R_L2LOSS_SVR"}
 ONE_CLASS = "ONECLASS_SVM"
-OTHERS = {name: "odmr" for name in ("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_DUAL")}
+OTHERS = dict.fromkeys(("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_DUAL"), "odmr")
 OTHERS[ONE_CLASS] = "odmo"
 ANY_SOLVER = "L2R_L2LOSS_SVC"
 LOGISTIC = ("L2R_LR", "L2R_LR_DUAL", "L1R_LR")
@@ -79,7 +79,8 @@ def liblinear_text(model: Model) -> Iterator[bytes]:
     solver = ANY_SOLVER if model.n_classes == 2 else SOLVERS.get(model.machine, ANY_SOLVER)
     n_classes = 2 if model.is_regression else model.n_classes
     yield (
-        f"solver_type {solver}\nnr_class {n_classes}\n{labels}nr_feature {n_features}\nbias {number_text(bias)}\nw\n"
+        f"solver_type {solver}\nnr_class {n_classes}\n{labels}"
+        f"nr_feature {n_features}\nbias {number_text(bias)}\nw\n"
     ).encode()
     yield from _weight_lines(function.columns.astype(np.int64), terms, n_features)
     if last is not None:
