@@ -204,10 +204,13 @@ class KernelData(TaskData):
             self.problem.targets is not None and self.problem.targets.shape[1] == 1
         ):
             return (lambda task: budget), None
+        from odmlib.solvers.kernel.precision import EXACT_ROWS
+
         float64 = self.machine.wants_float64(self.kernel, self.problem.weights)
 
         def own(task: Task) -> int:
-            return bytes_for_all(len(task.signs), float64)
+            n_rows = len(task.signs)
+            return bytes_for_all(n_rows, float64 or n_rows <= EXACT_ROWS)
 
         if self.scheme not in ("ovr", "regression") or not self.machine.shares_cache:
             return own, None

@@ -13,15 +13,10 @@ import dataclasses
 
 import numpy as np
 
-from odmlib._core.rows import Rows
-from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import BandLoss
-from odmlib.losses.sums import values
 from odmlib.machines.machine import Floats, Machine, Task
 from odmlib.solvers.control import Control, Resources, SolverResult, WarmStart
-
-FLOAT32_TOL = 1e-7  # a smaller gap says little about kernel rows that were rounded to float32
 
 
 class Odmr(Machine):
@@ -34,23 +29,11 @@ class Odmr(Machine):
     def costs(self, weights: Floats) -> Floats:
         return self.C * weights
 
-    def solve_linear(
-        self, rows: Rows, task: Task, control: Control, resources: Resources, start: WarmStart | None
-    ) -> SolverResult:
-        return super().solve_linear(rows, task, self._control(control, task), resources, start)
-
-    def wants_float64(self, kernel: Kernel, weights: Floats) -> bool:
-        return self.options.tol < FLOAT32_TOL or super().wants_float64(kernel, weights)
-
     def solve_kernel(
         self, kernel: Kernel, task: Task, control: Control, resources: Resources, start: WarmStart | None
     ) -> SolverResult:
-        centre = self._centre(task)
-        if resources.cache is None and self.options.tol < FLOAT32_TOL:
-            resources = dataclasses.replace(resources, cache=RowCache(kernel, resources.cache_bytes, True))
-        task = self._centred(task)
-        result = super().solve_kernel(kernel, task, self._control(control, task), resources, start)
-        result.offset = -centre
+        result = super().solve_kernel(kernel, self._centred(task), control, resources, start)
+        result.offset = -self._centre(task)
         return result
 
     def start_from(self, last: SolverResult, task: Task) -> WarmStart | None:
@@ -65,13 +48,6 @@ class Odmr(Machine):
         if options.bias is not None or options.bias_value > 0:
             return 0.0
         return float(np.average(_targets(task), weights=task.weights))
-
-    def _control(self, control: Control, task: Task) -> Control:
-        """A control whose gap counts in parts of the objective at f = 0, which can be far below 1 here."""
-        at_0 = float(values(self.loss(), -_targets(task), self.costs(task.weights)).sum())
-        if at_0 >= 1 or at_0 == 0:
-            return control
-        return control.part(tol=control.tol * at_0, max_iter=control.max_iter, callback=control.callback)
 
 
 def _targets(task: Task) -> Floats:

@@ -85,12 +85,12 @@ def test_rows_that_are_left_out_come_back_with_their_targets():
     problem = KernelProblem(kernel, np.ones(400), 1e3 * costs, BandLoss(0.2, 1.0, 0.0), t)
     little = Resources(threads=1, cache_bytes=150 * 400 * 8)
     tuning = WorkingSetTuning(block_rows=20, quiet_iterations=3, shrink_from=0.01)
-    control = Control(tol=1e-8)
+    control = Control(tol=1e-5)
     without = solve_working_set(problem, control, little, tuning=tuning, shrinking=False)
     result = solve_working_set(problem, control, little, tuning=tuning)
     assert result.status == without.status == CONVERGED
     assert result.details["shrinkings"] > 0
-    assert result.primal == pytest.approx(without.primal, rel=1e-7)
+    assert result.primal == pytest.approx(without.primal, rel=1e-5)
 
 
 def test_a_start_from_duals_knows_the_targets():
