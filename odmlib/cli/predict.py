@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odmlib.cli.common import one_line, refuse_overwriting, run_tool, say, shown_name, warn
-from odmlib.cli.parser import ToolParser, UsageError, positive_whole_number
+from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
 
 if TYPE_CHECKING:
     from odmlib._core.arrays import Floats, Places
@@ -44,12 +44,17 @@ def run(argv: Sequence[str]) -> int:
     import numpy as np
 
     from odmlib.data.files import open_output
+    from odmlib.errors import OdmError
     from odmlib.model.text_format import load_model
 
     # everything that can go wrong with the inputs goes wrong before the output is touched
     model = load_model(arguments.model_file)
     if arguments.b == "1":
         model.require_probabilities()
+    if arguments.coverage is not None:
+        if not model.is_regression:
+            raise OdmError(f"{shown_name(arguments.model_file)}: --coverage is for models of machine odmr")
+        model.interval(arguments.coverage)  # refused before the data are read
     rows, labels = RowsForModels(arguments.test_file, arguments.threads).read(model)
     numbers = places = None
     with warnings.catch_warnings(record=True) as caught:
@@ -59,6 +64,8 @@ def run(argv: Sequence[str]) -> int:
             places = numbers.argmax(axis=1)
         elif model.is_regression:
             numbers = model.predict(rows, arguments.threads)
+            if arguments.coverage is not None:
+                numbers = np.add.outer(numbers, np.array([0.0, *model.interval(arguments.coverage)]))
         elif arguments.scores:
             numbers = model.decision_function(rows, arguments.threads)
             places = model.positions_for(numbers)
@@ -73,7 +80,7 @@ def run(argv: Sequence[str]) -> int:
     if not arguments.quiet:
         to_stderr = arguments.output_file == "-"
         if places is None:
-            print_measures(numbers, labels, to_stderr)
+            print_measures(model, numbers, labels, to_stderr)
         else:
             print_accuracy(model, places, labels, to_stderr)
     return 0
@@ -94,6 +101,12 @@ def make_parser() -> ToolParser:
         "each line is the label, then the decision values in full precision: one for two classes "
         "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more; "
         "odmo: one, and its p-value",
+    )
+    parser.option(
+        "--coverage P",
+        "regression: each line is the prediction and the ends of an interval that holds the target with this "
+        "probability, from 0 to 1; the model must come from odm-train -s 7 --loo",
+        type=number,
     )
     parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
     parser.option("-q --quiet", "do not print the accuracy")
@@ -163,16 +176,18 @@ def number_lines(numbers: Any, block_rows: int = BLOCK_ROWS) -> Iterator[bytes]:
         yield "".join(f"{' '.join(map(repr, row))}\n" for row in lines).encode()
 
 
-def print_measures(predicted: Any, targets: Floats, to_stderr: bool) -> None:
-    if predicted.ndim > 1:
-        say(
-            PROGRAM,
-            "a data file has one target per row, the model has several outputs: no mean squared error",
-        )
+def print_measures(model: Model, numbers: Any, targets: Floats, to_stderr: bool) -> None:
+    """LIBSVM's lines for regression; `numbers` may have the ends of intervals behind each prediction."""
+    if model.n_outputs > 1:
+        say(PROGRAM, "a data file has one target per row, the model has several outputs: no error is printed")
         return
     from odmlib.model.regression import regression_measures
 
-    lines = regression_measures(predicted, targets).lines(behind=" (regression)")
+    columns = numbers.reshape(len(numbers), -1).T
+    lines = [*regression_measures(columns[0], targets).lines(behind=" (regression)")]
+    if len(columns) == 3:
+        inside = int(((columns[1] <= targets) & (targets <= columns[2])).sum())
+        lines.append(f"Coverage = {100 * inside / len(targets):g}% ({inside}/{len(targets)}) (regression)")
     print(*lines, sep="\n", file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
 

@@ -139,6 +139,27 @@ class Model:
         scores, levels = (np.array(self.lists[f"conformal_{name}"]) for name in ("scores", "levels"))
         return np.append(levels, 1.0)[np.searchsorted(scores, values, side="right")]
 
+    def predict_interval(self, X: Any, coverage: float = 0.9, threads: int | None = None) -> Floats:
+        """Regression: the ends of an interval for every row that holds the target of a new row with this
+        probability. The model must come from odm-train --loo or odmlib.leave_one_out."""
+        low, high = self.interval(coverage)
+        return np.add.outer(self.predict(X, threads), np.array([low, high]))
+
+    def interval(self, coverage: float) -> tuple[float, float]:
+        """What is added to a prediction to get the ends of its interval."""
+        if "residual_scores" not in self.lists:
+            raise ParameterError(
+                "the model holds no residuals of left-out rows; train it with odm-train -s 7 --loo "
+                "(in Python: odmlib.leave_one_out(...).model)"
+            )
+        scores, levels = (np.array(self.lists[f"residual_{name}"]) for name in ("scores", "levels"))
+        missed = (1 - coverage) / 2 * (1 + 1e-12)
+        below, above = np.flatnonzero(levels <= missed), np.flatnonzero(1 - levels <= missed)
+        if not 0 < coverage < 1 or len(below) == 0 or len(above) == 0:
+            most = 1 - 2 * max(float(levels[0]), 1 - float(levels[-1]))
+            raise ParameterError(f"coverage must be above 0 and at most {most:.4g} here, found {coverage}")
+        return float(scores[below[-1]]), float(scores[above[0]])
+
     def labels_for(self, scores: Floats) -> NDArray:
         """The labels that belong to decision values."""
         return self.labels[self.positions_for(scores)]

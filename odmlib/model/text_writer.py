@@ -39,7 +39,13 @@ EXTRAS = (
 
 
 # Further optional parts, each a list of any length; the members of a pair go together and are equally long.
-LISTS = (("conformal_scores", "conformal_levels"),)  # odmo: decision values, and p-values below them
+LISTS = (
+    ("conformal_scores", "conformal_levels"),  # odmo: decision values, and p-values below them
+    (
+        "residual_scores",
+        "residual_levels",
+    ),  # odmr: target less prediction of left-out rows, part below
+)
 
 
 def model_text(model: Model) -> Iterator[bytes]:

@@ -29,6 +29,7 @@ from odmlib.model.model import Model
 from odmlib.model.regression import RegressionMeasures, regression_measures
 from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions
+from odmlib.selection.conformal import kept_lists, levels_of
 from odmlib.selection.left_out import LeftOut, left_out_margins
 
 
@@ -72,13 +73,23 @@ def check_machine(options: TrainOptions) -> None:
 def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> LeaveOneOut | LeftOutTargets:
     """The estimate for a model that was trained on this very problem with these options."""
     check_machine(options)
-    scores, bound = left_out_scores(model, problem, options)
     if problem.targets is not None:
-        return LeftOutTargets(model, scores, regression_measures(scores, problem.targets))
+        return left_out_targets(model, problem, options)
+    scores, bound = left_out_scores(model, problem, options)
     places = model.positions_for(scores)
     errors = int(np.count_nonzero(places != problem.codes))
     shaped = scores[:, 0] if model.scheme == "binary" else scores
     return LeaveOneOut(model, shaped, model.labels[places], errors, 1 - errors / len(places), bound)
+
+
+def left_out_targets(model: Model, problem: Problem, options: TrainOptions) -> LeftOutTargets:
+    """The estimate for a model of regression, which keeps the residuals for prediction intervals."""
+    targets = cast(Floats, problem.targets)
+    scores, _ = left_out_scores(model, problem, options)
+    if model.n_outputs == 1:
+        ascending, levels = levels_of((targets - scores)[:, 0], problem.sample_weights)
+        model.lists.update(kept_lists("residual", ascending, levels))
+    return LeftOutTargets(model, scores, regression_measures(scores, targets))
 
 
 def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tuple[Floats, float]:

@@ -21,12 +21,12 @@ from odmlib.data.problem import Problem
 from odmlib.machines.training import train_problem
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
+from odmlib.selection.conformal import kept_lists, levels_of
 from odmlib.selection.fold_training import trained_folds
 from odmlib.selection.leave_one_out import left_out_scores
 from odmlib.selection.left_out import NoRoom
 
 FOLDS = 10  # where leave-one-out from one fit needs too much memory
-MOST_LEVELS = 1000  # that a model keeps of the p-values
 
 
 def train_detector(problem: Problem, options: TrainOptions) -> Model:
@@ -40,24 +40,16 @@ def with_threshold(model: Model, problem: Problem, options: TrainOptions) -> Mod
         scores, source = left_out_scores(model, problem, options)[0][:, 0], "leave-one-out"
     except NoRoom:
         scores, source = _fold_scores(problem, options), f"{FOLDS} folds"
-    counted = problem.sample_weights > 0
-    order = np.argsort(scores[counted], kind="stable")
-    ascending, weights = scores[counted][order], problem.sample_weights[counted][order]
-    # p just below each score: the row itself does not count yet
-    levels = (1 + np.cumsum(weights) - weights) / (1 + weights.sum())
+    ascending, levels = levels_of(scores, problem.sample_weights)
     place = max(0, int(np.searchsorted(levels, options.nu, side="right")) - 1)
     threshold = float(np.nextafter(ascending[place], -np.inf))  # the row at the threshold is no novelty
-    kept = np.unique(np.linspace(0, len(levels) - 1, min(len(levels), MOST_LEVELS)).astype(np.int64))
     report = model.report | {
         "novelty": {"source": source, "threshold": threshold, "false_alarms": float(levels[place])}
     }
     return dataclasses.replace(
         model,
         function=dataclasses.replace(model.function, offsets=np.array([threshold])),
-        lists={
-            "conformal_scores": tuple((ascending[kept] - threshold).tolist()),
-            "conformal_levels": tuple(levels[kept].tolist()),
-        },
+        lists=kept_lists("conformal", ascending - threshold, levels),
         report=report,
     )
 

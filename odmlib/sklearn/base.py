@@ -425,6 +425,12 @@ class MarginRegressor(MultiOutputMixin, RegressorMixin, MarginEstimator):
         scores = self._by_blocks_of_outputs(self._rows(X))
         return scores[:, 0] if self._one_output else scores
 
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
+        """The ends of an interval for every row that holds the target of a new row with this probability;
+        leave_one_out=True and one output."""
+        low, high = self._fitted().interval(coverage)
+        return np.add.outer(self.predict(X), np.array([low, high]))
+
     def _by_blocks_of_outputs(self, rows: Dataset) -> Floats:
         return self._by_blocks(rows, lambda scores: scores, np.empty((rows.n_rows, self.model_.n_outputs)))
 
@@ -439,9 +445,9 @@ class MarginRegressor(MultiOutputMixin, RegressorMixin, MarginEstimator):
         if getattr(self, "leave_one_out", False):
             from sklearn.metrics import r2_score
 
-            from odmlib.selection.leave_one_out import left_out_scores
+            from odmlib.selection.leave_one_out import left_out_targets
 
-            predicted, _ = left_out_scores(model, problem, options)
+            predicted = left_out_targets(model, problem, options).predicted
             self.loo_predictions_ = predicted[:, 0] if predicted.shape[1] == 1 else predicted
             self.loo_score_ = r2_score(problem.targets, predicted, sample_weight=problem.sample_weights)
 

@@ -167,3 +167,23 @@ def test_weights_and_a_start(tools, data):
     assert tools.train("-s 7 -q -c 2 --init m train.txt n").code == 0
     assert tools.train("-s 7 -q -t 0 -B -1 --init m train.txt n").code == 0
     assert odmlib.load_model("n").parameters["bias"] == 0
+
+
+def test_prediction_intervals(tools, data):
+    assert tools.train("-s 7 -q --loo -c 10 train.txt m").code == 0
+    outcome = tools.predict("--coverage 0.8 test.txt m out")
+    lines = np.loadtxt("out")
+    assert lines.shape == (30, 3)
+    assert (lines[:, 1] < lines[:, 0]).all()
+    assert (lines[:, 0] < lines[:, 2]).all()
+    t = data[1]
+    inside = int(((lines[:, 1] <= t[60:]) & (t[60:] <= lines[:, 2])).sum())
+    assert outcome.out.splitlines()[2] == f"Coverage = {100 * inside / 30:g}% ({inside}/30) (regression)"
+    assert inside >= 19  # of 24 expected
+    outcome = tools.predict("--coverage 0.99 test.txt m out")
+    assert outcome.code == 1
+    assert "coverage must be above 0 and at most 0.9672 here, found 0.99" in outcome.err
+    tools.train("-s 7 -q train.txt m")
+    assert "holds no residuals of left-out rows" in tools.predict("--coverage 0.8 test.txt m out").err
+    tools.train("-t 0 -q test.txt c")
+    assert "--coverage is for models of machine odmr" in tools.predict("--coverage 0.8 test.txt c out").err

@@ -84,3 +84,18 @@ def test_measures_are_those_of_svmutil(capsys):
     )
     assert "Cross Validation Mean squared error = " in capsys.readouterr().out
     assert np.isnan(regression_measures(np.ones(3), np.arange(3.0)).squared_correlation)
+
+
+def test_intervals_hold_as_many_targets_as_promised():
+    inside, width = [], []
+    for seed in range(10):
+        X, t = some(80, seed)
+        new, targets = some(300, 100 + seed)
+        model = odmlib.leave_one_out(X, t, machine="odmr", C=3, gamma=0.3).model
+        ends = model.predict_interval(new, 0.8)
+        inside.append(np.mean((ends[:, 0] <= targets) & (targets <= ends[:, 1])))
+        width.append(np.diff(model.predict_interval(new[:1], 0.5))[0, 0])
+        again = odmlib.load_model(model.to_bytes())
+        assert np.array_equal(again.predict_interval(new, 0.8), ends)
+        assert width[-1] < ends[0, 1] - ends[0, 0]
+    assert np.mean(inside) == pytest.approx(0.8, abs=0.03)

@@ -84,7 +84,8 @@ def losses(model: Model, form: str) -> list[str]:
         why = "has them for logistic regression only" if form == "liblinear" else "has them for pairs only"
         lost.append(f"the probabilities are left out: {program} {why}")
     if model.lists:
-        lost.append(f"the p-values are left out: {program} has none")
+        what = "p-values" if "conformal_scores" in model.lists else "prediction intervals"
+        lost.append(f"the {what} are left out: {program} has none")
     if form == "liblinear" and model.zero_based:
         lost.append("the model counts features from 0, LIBLINEAR from 1: add 1 to every index of the data")
     return lost
