@@ -20,6 +20,7 @@ from odmlib.threads import resolve_threads
 
 if TYPE_CHECKING:
     from odmlib.data.files import Target
+    from odmlib.model.evaluation import Evaluation
 
 
 BLOCK_SCORES = 1 << 23  # outputs held at a time while predicting: 64 MB
@@ -182,26 +183,41 @@ class Model:
             margins[part] = margins_of(self.scheme, scores, codes[part], self.n_classes)
         return margins
 
+    def evaluate(self, X: Any, y: Any, threads: int | None = None) -> Evaluation:
+        """How the model does on rows with the labels y: accuracy, errors per class, rankings."""
+        from odmlib.model.evaluation import Evaluation
+
+        if self.is_regression:
+            raise ParameterError("an evaluation is about labels; a model of regression has none")
+        return Evaluation.of(self, self._fitting(X), y, threads)
+
     def codes_of(self, given: NDArray) -> Codes:
         """The position in `labels` of every given label; a label that the model does not know is an error."""
-        if self.machine == "odmo":  # as in Problem.of_one_class
-            return (given == -1).astype(np.int64)
-        codes = np.full(len(given), -1, dtype=np.int64)
-        for place, label in enumerate(self.labels):
-            codes[given == label] = place
+        codes = self.known_codes(given)
         unknown = np.flatnonzero(codes < 0)
         if len(unknown):
             raise ParameterError(f"y[{unknown[0]}] is {given[unknown[0]]!r}, which the model does not know")
         return codes
 
+    def known_codes(self, given: NDArray) -> Codes:
+        """The position in `labels` of every given label, -1 where the model does not know it."""
+        if self.machine == "odmo":  # as in Problem.of_one_class
+            return (given == -1).astype(np.int64)
+        codes = np.full(len(given), -1, dtype=np.int64)
+        for place, label in enumerate(self.labels):
+            codes[given == label] = place
+        return codes
+
     def save(self, target: Target) -> None:
-        """Write the model file: text, whole or not at all; to a path, `-` for standard output, or an open
-        file (binary or text)."""
+        """Write the model file, whole or not at all; to a path, `-` for standard output, or an open file.
+
+        The file is text. A path that ends in .npz gets the binary form, which loads faster.
+        """
         from odmlib.data.files import open_output
-        from odmlib.model.text_writer import model_text
+        from odmlib.model.text_writer import model_pieces
 
         with open_output(target) as stream:
-            stream.writelines(model_text(self))
+            stream.writelines(model_pieces(self, target))
 
     def to_bytes(self) -> bytes:
         """The model file as bytes; `load_model` takes them."""

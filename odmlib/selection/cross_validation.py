@@ -26,6 +26,14 @@ class CrossValidation:
     accuracy: float  # of all labeled rows, 0 to 1
     n_folds: int
     unfinished: int  # folds whose training did not converge
+    fold_accuracies: list[float]  # of the rows left out by each fold
+
+    @property
+    def standard_error(self) -> float:
+        """Of the accuracy, from the spread of the folds' accuracies."""
+        return (
+            float(np.std(self.fold_accuracies, ddof=1) / np.sqrt(self.n_folds)) if self.n_folds > 1 else 0.0
+        )
 
 
 def cross_validate(
@@ -39,7 +47,7 @@ def cross_validate(
     """
     n_folds = min(n_folds, problem.rows.n_rows - problem.n_unlabeled)
     predicted = np.full(problem.rows.n_rows, -1, dtype=np.int64)
-    unfinished = 0
+    unfinished, fold_accuracies = 0, []
     train = train_detector if problem.one_class else train_problem
     folds = trained_folds(problem, options, n_folds, train)
     for done, (outside, rows, present, model) in enumerate(folds, 1):
@@ -49,11 +57,12 @@ def cross_validate(
             unfinished += model.report["status"] != CONVERGED
             places = model.positions(rows, options.threads)
             predicted[outside] = present[places] if problem.has_classes else places
+        fold_accuracies.append(float(np.mean(predicted[outside] == problem.codes[outside])))
         if tell is not None:
             tell(done)
     labeled = problem.codes >= 0
     accuracy = float(np.mean(predicted[labeled] == problem.codes[labeled]))
-    return CrossValidation(predicted, accuracy, n_folds, unfinished)
+    return CrossValidation(predicted, accuracy, n_folds, unfinished, fold_accuracies)
 
 
 @dataclass(frozen=True)

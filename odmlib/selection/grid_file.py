@@ -10,6 +10,7 @@ without one are believed.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from odmlib.data.problem import Problem
 from odmlib.errors import DataFormatError
 from odmlib.options import TrainOptions, option_fields
-from odmlib.selection.grid import AXES, POWERS, GridPoint, on_axis
+from odmlib.selection.grid import AXES, POWERS, GridPoint, GridResult, on_axis
 
 HEAD = "# odm-grid"
 NAMES = {"C": "log2c", "gamma": "log2g", "lambda1": "log2lambda1", "lambda2": "log2lambda2"}
@@ -77,6 +78,23 @@ def read_points(path: str, most: float = 100.0) -> tuple[str | None, list[GridPo
     return head, points
 
 
+def read_search(path: str) -> GridResult:
+    """A result file as the result of a search."""
+    head, points = read_points(path, math.inf)
+    lower_is_better = " machine=odmr " in (head or "")
+    axes = {
+        name: sorted({point.parameters[name] for point in points})
+        for name in AXES
+        if points and all(name in point.parameters for point in points)
+    }
+    if not axes:
+        raise DataFormatError("expected lines such as log2c=5 log2g=-7 rate=76.3, found none", path)
+    result = GridResult(axes, len(points), lower_is_better=lower_is_better)
+    for point in points:
+        result.add(point)
+    return result
+
+
 def _read_point(line: str, path: str, number: int, most: float) -> GridPoint:
     parameters: dict[str, float] = {}
     rate = None
@@ -87,10 +105,8 @@ def _read_point(line: str, path: str, number: int, most: float) -> GridPoint:
             value = float(text)
             if name == "rate":
                 rate = value
-            elif axis_of[name] in POWERS:
-                parameters[axis_of[name]] = 2.0**value
             else:
-                parameters[axis_of[name]] = value
+                parameters[axis_of[name]] = _parameter(axis_of[name], value)
         except (KeyError, ValueError, OverflowError):
             raise DataFormatError(
                 f"expected log2c=..., log2g=..., rate=..., found '{word}'", path, number
@@ -98,6 +114,14 @@ def _read_point(line: str, path: str, number: int, most: float) -> GridPoint:
     if rate is None or not 0 <= rate <= most:
         raise DataFormatError("expected a line that ends in rate=PERCENT", path, number)
     return GridPoint(parameters, rate, resumed=True)
+
+
+def _parameter(name: str, value: float) -> float:
+    """A parameter from its value on the axis; ValueError where it is no number that a search could have tried."""
+    parameter = 2.0**value if name in POWERS else value
+    if not math.isfinite(parameter) or (name in POWERS and parameter == 0):
+        raise ValueError
+    return parameter
 
 
 class ResultFile:

@@ -1,7 +1,8 @@
 """Leave-one-out estimate from one fit: what every row would score under the machine trained without it.
 
 Two classes and one-vs-rest: each output's margins by left_out.py. One-vs-one: the outputs of the pairs that a
-row belongs to; the other outputs do not change when it is left out.
+row belongs to; the other outputs do not change when it is left out. A row that is surely right in all outputs
+that it takes part in has the right label, in either scheme.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from odmlib.model.regression import RegressionMeasures, regression_measures
 from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions
 from odmlib.selection.conformal import kept_lists, levels_of
-from odmlib.selection.left_out import LeftOut, left_out_margins
+from odmlib.selection.left_out import LeftOut, left_out_margins, may_be_wrong
+
+ROUNDING = 1e-15  # of P: a gap below this is not known
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,9 @@ class LeaveOneOut:
     predicted: NDArray  #: label of every row
     errors: int  #: rows whose label is another one
     accuracy: float  #: of all rows, 0 to 1
-    bound: float  #: the ODM paper's upper bound on the errors; several outputs: the sum of theirs
+    #: no more rows than this can be wrong in true refits with the same C and the same weights of the other
+    #: rows; None where the kernel needs a shift, which a refit would choose anew
+    bound: int | None
 
     def report(self) -> dict[str, Any]:
         """The entry `leave_one_out` of the JSON report."""
@@ -75,9 +80,23 @@ def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> L
     check_machine(options)
     if problem.targets is not None:
         return left_out_targets(model, problem, options)
-    scores, bound = left_out_scores(model, problem, options)
+    unsure = np.zeros(problem.rows.n_rows, dtype=bool)
+    squared_lengths = _squared_lengths(problem.rows, model.formula)
+    shifted = False
+
+    def look(machine: Machine, task: Task, margins: Floats, shift: float) -> None:
+        nonlocal shifted
+        shifted |= shift > 0
+        if not shifted:
+            rows = slice(None) if task.rows is None else task.rows
+            costs, gap = machine.costs(task.weights), _gap(model.report, task.output)
+            loss = cast(BandLoss, machine.loss())
+            unsure[rows] |= may_be_wrong(margins, squared_lengths[rows], costs, loss, gap)
+
+    scores = left_out_scores(model, problem, options, look)
     places = model.positions_for(scores)
     errors = int(np.count_nonzero(places != problem.codes))
+    bound = None if shifted else int(np.count_nonzero(unsure))
     shaped = scores[:, 0] if model.scheme == "binary" else scores
     return LeaveOneOut(model, shaped, model.labels[places], errors, 1 - errors / len(places), bound)
 
@@ -85,19 +104,26 @@ def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> L
 def left_out_targets(model: Model, problem: Problem, options: TrainOptions) -> LeftOutTargets:
     """The estimate for a model of regression, which keeps the residuals for prediction intervals."""
     targets = cast(Floats, problem.targets)
-    scores, _ = left_out_scores(model, problem, options)
+    scores = left_out_scores(model, problem, options)
     if model.n_outputs == 1:
         ascending, levels = levels_of((targets - scores)[:, 0], problem.sample_weights)
         model.lists.update(kept_lists("residual", ascending, levels))
     return LeftOutTargets(model, scores, regression_measures(scores, targets))
 
 
-def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tuple[Floats, float]:
-    """Scores (rows x outputs) of every row under the machine trained without it, and the sum of bounds."""
+def left_out_scores(
+    model: Model,
+    problem: Problem,
+    options: TrainOptions,
+    look: Callable[[Machine, Task, Floats, float], None] = lambda *task: None,
+) -> Floats:
+    """Scores (rows x outputs) of every row under the machine trained without it.
+
+    `look` is called with the machine, each task, its margins and what was added to the kernel's diagonal.
+    """
     machine = PLAIN_MACHINES[options.machine](options, problem.total_weight)
     scores, offsets = model.function.scores(problem.rows, options.n_threads), model.function.offsets
     shift_of = _shifts(problem, model.formula, options)
-    bound = 0.0
     for task in make_tasks(problem, model.scheme):
         rows = slice(None) if task.rows is None else task.rows
         offset, targets = offsets[task.output], task.targets  # the solver's scores have no offset
@@ -105,11 +131,12 @@ def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tu
         if targets is not None:
             task = dataclasses.replace(task, targets=targets + offset)
             margins -= targets + offset
-        found = left_out_of_task(problem.rows, model.formula, machine, task, margins, shift_of(task))
+        shift = shift_of(task)
+        found = left_out_of_task(problem.rows, model.formula, machine, task, margins, shift)
         left_out = found.margins if targets is None else found.margins + targets + offset
         scores[rows, task.output] = task.signs * left_out - offset
-        bound += found.bound
-    return scores, bound
+        look(machine, task, margins, shift)
+    return scores
 
 
 def left_out_of_task(
@@ -132,6 +159,19 @@ def left_out_of_task(
         shift=shift,
         threads=machine.options.n_threads,
     )
+
+
+def _squared_lengths(rows: Dataset, formula: KernelFormula) -> Floats:
+    """k(x, x) of every row, bias included."""
+    if formula.name == "precomputed":
+        return rows.dense_view().diagonal() + formula.bias * formula.bias
+    return formula.on_diagonal(rows.squared_norms())
+
+
+def _gap(report: dict[str, Any], output: int) -> float:
+    """P - D of the task with this output, which reports state relative to P."""
+    task = report["tasks"][output] if "tasks" in report else report
+    return max(task["gap"], ROUNDING) * abs(task["primal"])
 
 
 def _shifts(problem: Problem, formula: KernelFormula, options: TrainOptions) -> Callable[[Task], float]:

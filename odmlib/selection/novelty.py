@@ -37,7 +37,7 @@ def train_detector(problem: Problem, options: TrainOptions) -> Model:
 def with_threshold(model: Model, problem: Problem, options: TrainOptions) -> Model:
     """The model whose decision values are positive for all but about a part nu of rows like these."""
     try:
-        scores, source = left_out_scores(model, problem, options)[0][:, 0], "leave-one-out"
+        scores, source = left_out_scores(model, problem, options)[:, 0], "leave-one-out"
     except NoRoom:
         scores, source = _fold_scores(problem, options), f"{FOLDS} folds"
     ascending, levels = levels_of(scores, problem.sample_weights)
