@@ -104,6 +104,8 @@ class TrainOptions:
         "else ovo)")
     probability: bool = _option(False, "-b --probability 0|1", Switch(),
         "calibrated probabilities for predict_proba and odm-predict -b 1, 0 or 1")
+    coverage: bool = _option(False, "--coverage 0|1", Switch(),
+        "numbers for label sets with predict_set and odm-predict --coverage, 0 or 1")
     relaxation: str = _declared("relaxation")
     unlabeled: Any = _declared("unlabeled")
     balance: str | float | Mapping = _declared("balance")
@@ -122,6 +124,8 @@ class TrainOptions:
     seed: int = _option(0, "--seed N", Whole(0, 2**63 - 1), "seed of everything random")
     max_iter: int | None = _option(None, "--max-iter N", Whole(1, 2**62), "stop after this many iterations")
     time_limit: float | None = _option(None, "--time-limit S", ABOVE_0, "stop after this many seconds")
+    max_vectors: int | None = _option(None, "--max-vectors N", Whole(1, 2**62),
+        "compress the trained model to at most this many support vectors (odm-compress does more)")
     class_weight: Mapping | str | None = _option(None, "", ClassWeight(),
         "weight of each class: a mapping from label to weight, or 'balanced'")
     sample_weight: Any = _option(None, "", Kind(), "weight of each row")
@@ -144,6 +148,10 @@ class TrainOptions:
                 object.__setattr__(self, name, self.default_of(name))
         if self.C is not None and self.lambda_ is not None:
             raise ParameterError("C (-c) and lambda_ (--lambda) say the same thing; give one of them")
+        if self.max_vectors is not None and self.kernel in ("linear", "precomputed"):
+            raise ParameterError(
+                f"max_vectors (--max-vectors) is for kernels poly, rbf and sigmoid, found {self.kernel}"
+            )
         self._refuse_options_of_others()
         names, place = self.declaration.solvers(self)
         if self.solver not in names:

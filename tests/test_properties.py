@@ -62,9 +62,7 @@ def test_scaling_forgets_the_unit_of_a_feature(problem, unit):
     assert one.to_dense().tobytes() == two.to_dense().tobytes()
 
 
-@given(
-    st.lists(st.integers(0, 4), min_size=2, max_size=80), st.integers(2, 9), st.integers(0, 2**31 - 1)
-)
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=80), st.integers(2, 9), st.integers(0, 2**31 - 1))
 def test_folds_are_even_over_all_and_over_each_class(codes, n_folds, seed):
     codes = np.array(codes)
     folds = stratified_folds(codes, n_folds, seed)
@@ -132,8 +130,10 @@ def test_exchanged_classes_turn_the_sign(kernel, problem, machine):
 def test_the_order_of_features_does_not_matter(kernel, problem, machine):
     X, codes, rng = problem
     order = rng.permutation(X.shape[1])
-    found = scores(X, codes, machine=machine, kernel=kernel, gamma=0.5) if kernel != "linear" else scores(
-        X, codes, machine=machine, kernel=kernel
+    found = (
+        scores(X, codes, machine=machine, kernel=kernel, gamma=0.5)
+        if kernel != "linear"
+        else scores(X, codes, machine=machine, kernel=kernel)
     )
     options = {} if kernel == "linear" else {"gamma": 0.5}
     moved = scores(X[:, order], codes, machine=machine, kernel=kernel, **options)

@@ -79,6 +79,10 @@ def describe_model(model: Model) -> Iterator[str]:
             f"threshold {novelty['threshold']:.4g} from {novelty['source']}: "
             f"{100 * novelty['false_alarms']:.3g}% of new rows like these will be called novel"
         )
+    if label_sets := report.get("label_sets"):
+        yield f"label sets from {label_sets['source']} of {label_sets['rows']} rows"
+    if compression := report.get("compression"):
+        yield from describe_compression(compression)
     if shift := report["details"].get("shift"):
         yield f"the kernel is not positive semidefinite: trained with {shift:.3g} added to its diagonal"
     support = "" if model.n_support is None else f"{model.n_support} support vectors; "
@@ -101,6 +105,29 @@ def describe_search(notes: dict[str, Any]) -> Iterator[str]:
             f"({low} to {high} allowed), {100 * note['disagreement']:.3g}% against the supervised machine"
             f"{found}"
         )
+
+
+def describe_compression(found: dict[str, Any], data: bool = True) -> Iterator[str]:
+    """What fewer support vectors changed."""
+    yield f"{found['vectors_before']} support vectors before, {found['vectors']} now"
+    which = "rows" if data else "support vectors"
+    yield (
+        f"scores of {found['rows']} {which}: largest change {found['largest_change']:.4g}, "
+        f"mean {found['mean_change']:.4g}; {found['labels_changed']} labels changed"
+    )
+    if found["norm_of_change"] is not None:
+        yield f"scores of any row x: change at most {found['norm_of_change']:.4g} sqrt(k(x, x))"
+    if found["accuracy"] is not None:
+        yield f"accuracy {100 * found['accuracy_before']:.4g}% before, {100 * found['accuracy']:.4g}% now"
+    if (objective := found["objective"]) is not None:
+        yield (
+            f"objective {objective['before']:.6g} before, {objective['after']:.6g} now; "
+            f"relative gap {objective['gap_before']:.1e} before, {objective['gap_after']:.1e} now"
+        )
+    elif data:
+        yield "objective: not known (only for svm, odm and sodm on the rows and weights of their training)"
+    if found["probability"] is not None:
+        yield f"probabilities: {found['probability']}"
 
 
 def open_wanted(target: str | None, text: bool = True) -> AbstractContextManager[IO[Any] | None]:

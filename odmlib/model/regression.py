@@ -33,3 +33,26 @@ def regression_measures(predicted: Floats, targets: Floats) -> RegressionMeasure
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation = np.square(first @ second) / ((first @ first) * (second @ second))
     return RegressionMeasures(error, float(correlation))
+
+
+class RegressionSums:
+    """The same measures for rows that come part by part."""
+
+    def __init__(self) -> None:
+        self.n, self.shift = 0, 0.0
+        self.error, self.moments = 0.0, np.zeros(5)
+
+    def add(self, predicted: Floats, targets: Floats) -> None:
+        if self.n == 0 and len(targets):
+            self.shift = float(targets[0])  # keeps the sums small
+        first, second = predicted - self.shift, targets - self.shift
+        self.n += len(targets)
+        self.error += float(np.square(predicted - targets).sum())
+        self.moments += [first.sum(), second.sum(), first @ first, second @ second, first @ second]
+
+    def measures(self) -> RegressionMeasures:
+        p, t, pp, tt, pt = self.moments
+        spread = (self.n * pp - p * p) * (self.n * tt - t * t)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            correlation = np.square(self.n * pt - p * t) / np.float64(spread)
+        return RegressionMeasures(self.error / self.n, float(correlation))

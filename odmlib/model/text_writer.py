@@ -15,7 +15,7 @@ from odmlib.data.labels import write_labels
 from odmlib.data.writing import format_blocks
 from odmlib.errors import ParameterError
 from odmlib.model.functions import Function, LinearFunction, PrecomputedFunction, RoutedFunction
-from odmlib.model.npz_file import npz_pieces, smallest
+from odmlib.model.label_sets import LEVELS
 
 if TYPE_CHECKING:
     from odmlib.model.model import Model
@@ -24,9 +24,9 @@ MAGIC = "odmlib model"
 VERSION = 1
 
 
-# Optional parts of a model: a list of numbers, one per output, under each of these keys of the header. Files
-# have them in this order. A model without one is as good as before; a file that has it twice, too short or
-# too long is refused.
+# Optional parts of a model: a list of numbers, one per output unless EXTRA_LENGTHS says otherwise, under each
+# of these keys of the header. Files have them in this order. A model without one is as good as before; a file
+# that has it twice, too short or too long is refused.
 EXTRAS = (
     "theta_midpoint",  # kmomd: both thresholds, of which `offsets` are one
     "theta_kkt",
@@ -38,7 +38,9 @@ EXTRAS = (
     "positives_high",
     "probability_slopes",  # model/probability.py
     "probability_offsets",
+    "coverage_margins",  # model/label_sets.py
 )
+EXTRA_LENGTHS = {"coverage_margins": len(LEVELS)}
 
 
 # Further optional parts, each a list of any length; the members of a pair go together and are equally long.
@@ -70,6 +72,8 @@ def model_text(model: Model) -> Iterator[bytes]:
 
 def model_binary(model: Model) -> Iterator[bytes]:
     """The binary model file in pieces: the text's header, and four arrays for each of its sections."""
+    from odmlib.model.npz_file import npz_pieces, smallest  # zip files load half of the standard library
+
     sections = body_sections(model.function)
     header = header_text(model) + f"{sections[0].name}\n".encode()
     arrays = [("header", np.frombuffer(header, np.uint8))]
@@ -174,6 +178,8 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
         yield f"margin_{name}", numbers_text(value.values() if isinstance(value, dict) else [value])
     if report["seed"] is not None:
         yield "seed", report["seed"]
+    if report.get("compressed_from"):
+        yield "compressed_from", report["compressed_from"]
     for key in sorted(model.extras, key=EXTRAS.index):
         yield key, numbers_text(model.extras[key])
     for key in (key for pair in LISTS for key in pair if key in model.lists):

@@ -26,7 +26,13 @@ from odmlib.plots.figures import (
 )
 from odmlib.plots.inside import band_of, weight_picture
 from odmlib.plots.page_pieces import STYLE, duration, facts, percent, scrolling, shown, table
-from odmlib.plots.quality import calibration_chart, confusion_matrix, pr_chart, roc_chart
+from odmlib.plots.quality import (
+    RELIABILITY_BINS,
+    calibration_chart,
+    confusion_matrix,
+    pr_chart,
+    roc_chart,
+)
 from odmlib.plots.svg import svg_element
 
 if TYPE_CHECKING:
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
 MOST_CELLS = 40  # classes of a drawn confusion matrix, and of its table
 MANY_CLASSES = 12  # beyond, the commonest confusions are listed as well
 MOST_LINES = 50  # of a table
+FEWEST_BINS, ROWS_PER_BIN = 4, 30  # of probabilities: with fewer rows a bin says little
 
 
 @dataclass
@@ -331,7 +338,9 @@ def _reliability(report: Report) -> Iterator[str]:
             "<p>Of rows with a predicted probability of 0.8, 80 % should have the label: "
             "points near the diagonal are good. Bars are one standard error.</p>\n"
         )
-        yield report.draw([calibration_chart(known)])
+        fewest = min(len(one.codes) for one in known.values())
+        bins = min(RELIABILITY_BINS, max(FEWEST_BINS, fewest // ROWS_PER_BIN))
+        yield report.draw([calibration_chart(known, bins)])
 
 
 def _margins(report: Report) -> Iterator[str]:

@@ -117,7 +117,7 @@ def _read_point(line: str, path: str, number: int, most: float) -> GridPoint:
 
 
 def _parameter(name: str, value: float) -> float:
-    """A parameter from its value on the axis; ValueError where it is no number that a search could have tried."""
+    """A parameter from its value on the axis; ValueError where no search could have tried it."""
     parameter = 2.0**value if name in POWERS else value
     if not math.isfinite(parameter) or (name in POWERS and parameter == 0):
         raise ValueError

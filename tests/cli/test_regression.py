@@ -170,7 +170,7 @@ def test_weights_and_a_start(tools, data):
 
 
 def test_prediction_intervals(tools, data):
-    assert tools.train("-s 7 -q --loo -c 10 train.txt m").code == 0
+    assert tools.train("-s 7 -q --coverage 1 -c 10 train.txt m").code == 0
     outcome = tools.predict("--coverage 0.8 test.txt m out")
     lines = np.loadtxt("out")
     assert lines.shape == (30, 3)
@@ -186,4 +186,4 @@ def test_prediction_intervals(tools, data):
     tools.train("-s 7 -q train.txt m")
     assert "holds no residuals of left-out rows" in tools.predict("--coverage 0.8 test.txt m out").err
     tools.train("-t 0 -q test.txt c")
-    assert "--coverage is for models of machine odmr" in tools.predict("--coverage 0.8 test.txt c out").err
+    assert "holds no numbers for label sets" in tools.predict("--coverage 0.8 test.txt c out").err

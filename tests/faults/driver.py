@@ -23,7 +23,16 @@ from odmlib.data.dataset import Dataset
 from odmlib.data.scaling import Scaling
 from odmlib.errors import OdmError
 
-CALLS = {"open": 1, "write": 2, "fsync": 4, "rename": 8, "mode": 16, "close": 32, "unlink": 64, "allocate": 128}
+CALLS = {
+    "open": 1,
+    "write": 2,
+    "fsync": 4,
+    "rename": 8,
+    "mode": 16,
+    "close": 32,
+    "unlink": 64,
+    "allocate": 128,
+}
 OLD = b"the old file\n"
 MOST_POINTS = 20_000
 

@@ -41,6 +41,7 @@ def refuse_class_options(options: Any) -> None:
     for name, shown, given in (
         ("class weights", "class_weight, -w", options.class_weight is not None),
         ("probabilities", "probability, -b 1", options.probability),
+        ("label sets", "coverage, --coverage 1", options.coverage and options.machine != "odmr"),
         ("a class scheme", "multiclass, --multiclass", options.multiclass is not None),
     ):
         if given:

@@ -358,10 +358,11 @@ def _our_terms(coefficients: Dataset, classes: Codes, k: int) -> Dataset:
 
 def _weights(vectors: Dataset, terms: Dataset, rho: Floats) -> LinearFunction:
     """Vectors of a linear kernel summed up to weights."""
-    products = (vectors.to_scipy().T @ terms.to_scipy()).tocsr()
+    columns = vectors.used_columns()  # the largest may be huge in a small file
+    products = (vectors.on_columns(columns).to_scipy().T @ terms.to_scipy()).tocsr()
     sums = Dataset.from_any(products)
     used = np.flatnonzero(np.diff(sums.indptr))
-    return LinearFunction(used.astype(np.int32), sums.take(used), 0.0, np.zeros(terms.n_features), rho)
+    return LinearFunction(columns[used], sums.take(used), 0.0, np.zeros(terms.n_features), rho)
 
 
 def _counts(k: int) -> Any:

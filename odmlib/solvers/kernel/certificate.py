@@ -49,9 +49,9 @@ def exact_scores(
     values, errors = scores.copy(), rough.errors
     values[counts] = found
     errors[counts] = score_errors(kernel, coefficients, True)[counts]
-    n = np.count_nonzero(coefficients)
     if kernel.formula.name != "precomputed":
-        among = score_errors(kernel, coefficients, True, UNIT64 * (symmetric_terms(n) + 2))
+        terms = symmetric_terms(int(np.count_nonzero(duals))) + 2
+        among = score_errors(kernel, coefficients, True, UNIT64 * terms)
         errors[duals != 0] = among[duals != 0]
     return Scores(values, errors)
 
