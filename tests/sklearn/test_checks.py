@@ -19,9 +19,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from odmlib.sklearn import (
     KMOMDClassifier,
     LinearODM,
+    LinearODMRegressor,
     MultiClassODM,
     ODMClassifier,
     ODMLClassifier,
+    ODMRegressor,
+    OneClassODM,
     ScalableODM,
     SemiSupervisedODM,
     SVMClassifier,
@@ -47,6 +50,9 @@ DEFAULT = [
     SVMClassifier(),
     SemiSupervisedODM(),
     ScalableODM(),
+    ODMRegressor(),
+    LinearODMRegressor(),
+    OneClassODM(),
 ]
 OTHERS = [
     LinearODM(probability=True, leave_one_out=True, class_weight="balanced"),
@@ -58,6 +64,10 @@ OTHERS = [
     ODMClassifier(kernel="poly", multiclass="ovr", lambda_=100.0),
     MultiClassODM(kernel="linear", probability=True),
     ScalableODM(approx="nystrom"),
+    ODMRegressor(kernel=RBF(), leave_one_out=True, epsilon=0.0),
+    ODMRegressor(kernel="precomputed", nu=0.5),
+    OneClassODM(kernel="poly", theta=0.1),
+    OneClassODM(kernel=RBF()),
 ]
 
 EQUIVALENCE = (
@@ -73,7 +83,7 @@ def expected_failures(estimator) -> dict[str, str]:
     failures = {}
     if isinstance(estimator, MultiClassODM | KMOMDClassifier) and estimator.tol == 1e-3:
         failures |= dict.fromkeys(EQUIVALENCE, GAP)
-    if estimator.probability:
+    if getattr(estimator, "probability", False) or isinstance(estimator, OneClassODM):
         failures |= dict.fromkeys(EQUIVALENCE, LEFT_OUT)
     if isinstance(estimator, KMOMDClassifier):
         failures["check_class_weight_classifiers"] = CANCELS
