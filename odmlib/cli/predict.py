@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from odmlib.cli.common import one_line, refuse_overwriting, run_tool, say, shown_name, warn
-from odmlib.cli.parser import ToolParser, UsageError, positive_whole_number
+from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
 
 if TYPE_CHECKING:
     from odmlib._core.arrays import Floats, Places
@@ -22,7 +24,8 @@ DESCRIPTION = """\
 Predict the labels of data in LIBSVM format, one per line of output_file.
 test_file or model_file may be - (standard input); output_file may be - (standard
 output), then the accuracy goes to stderr. Test rows need a label; any number will do
-where the true one is not known.
+where the true one is not known. Rows are predicted as they come: memory does not grow
+with the file, and a fault late in a pipe comes after the labels of the rows before it.
 """
 
 EXAMPLES = """\
@@ -39,34 +42,99 @@ def run(argv: Sequence[str]) -> int:
     if arguments.test_file == "-" and arguments.model_file == "-":
         raise UsageError("the test set and the model cannot both come from standard input")
     refuse_overwriting(arguments.output_file, [arguments.test_file, arguments.model_file])
-    if arguments.b == "1" and arguments.scores:
-        raise UsageError("-b 1 and --scores both add numbers behind the label; give one of them")
+    refuse_two_kinds_of_words(arguments)
     from odmlib.data.files import open_output
     from odmlib.model.text_format import load_model
 
-    # everything that can go wrong with the inputs goes wrong before the output is touched
+    # the model and the first rows are looked at before the output is touched
     model = load_model(arguments.model_file)
-    if arguments.b == "1":
-        model.require_probabilities()
-    rows, labels = RowsForModels(arguments.test_file, arguments.threads).read(model)
-    numbers = None
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        if arguments.b == "1":
-            numbers = model.predict_proba(rows, arguments.threads)
-            places = numbers.argmax(axis=1)
-        elif arguments.scores:
-            numbers = model.decision_function(rows, arguments.threads)
-            places = model.positions_for(numbers)
-        else:
-            places = model.positions(rows, arguments.threads)
-    for warning in caught:
-        warn(PROGRAM, str(warning.message))
+    answers = Answers(model, arguments)
+    parts = RowsForModels(arguments.test_file, arguments.threads).parts(model)
+    first = next(parts)
     with open_output(arguments.output_file) as stream:
-        stream.writelines(output_lines(model, places, numbers, header=arguments.b == "1"))
+        stream.write(answers.header())
+        for rows, labels in chain([first], parts):
+            stream.writelines(answers.lines(rows, labels))
+            stream.flush()
     if not arguments.quiet:
-        print_accuracy(model, places, labels, to_stderr=arguments.output_file == "-")
+        for line in answers.summary():
+            print(line, file=sys.stderr if arguments.output_file == "-" else sys.stdout, flush=True)
     return 0
+
+
+def refuse_two_kinds_of_words(arguments: argparse.Namespace) -> None:
+    wanted = {
+        "-b 1": arguments.b == "1",
+        "--scores": arguments.scores,
+        "--coverage": arguments.coverage is not None,
+    }
+    given = [flag for flag, is_given in wanted.items() if is_given]
+    if len(given) > 1:
+        what = "numbers" if "--coverage" not in given else "words"
+        raise UsageError(f"{given[0]} and {given[1]} both add {what} behind the label; give one of them")
+
+
+class Answers:
+    """The lines that a model writes for rows, and the sums over all of them."""
+
+    def __init__(self, model: Model, arguments: argparse.Namespace):
+        self.model, self.arguments = model, arguments
+        self.n_rows = self.right = self.inside = self.members = 0
+        self.warned: set[str] = set()
+        if arguments.b == "1":
+            model.require_probabilities()
+        if arguments.coverage is not None:
+            self.threshold = model.threshold_for(arguments.coverage)
+
+    def header(self) -> bytes:
+        return f"labels {' '.join(names_of(self.model))}\n".encode() if self.arguments.b == "1" else b""
+
+    def lines(self, rows: Dataset, labels: Floats) -> Iterator[bytes]:
+        """The lines of some rows; they are counted in the sums."""
+        model, arguments = self.model, self.arguments
+        words: Floats | list[str] | None = None
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if arguments.b == "1":
+                words = model.predict_proba(rows, arguments.threads)
+                places = words.argmax(axis=1)
+            elif arguments.scores:
+                words = model.decision_function(rows, arguments.threads)
+                places = model.positions_for(words)
+            elif arguments.coverage is not None:
+                scores = model.decision_function(rows, arguments.threads)
+                places = model.positions_for(scores)
+                words = self.label_sets(scores, labels)
+            else:
+                places = model.positions(rows, arguments.threads)
+        for warning in caught:
+            kind = str(warning.message).split("(")[0]  # the same for every part of the rows
+            if kind not in self.warned:
+                warn(PROGRAM, str(warning.message))
+            self.warned.add(kind)
+        self.n_rows += len(places)
+        self.right += int((model.labels[places] == labels).sum())
+        return output_lines(model, places, words)
+
+    def label_sets(self, scores: Floats, labels: Floats) -> list[str]:
+        """The labels of the set of every row, in the order of the model."""
+        sets = self.model.sets_for(scores, self.threshold)
+        self.members += int(sets.sum())
+        self.inside += int((sets & (labels[:, None] == self.model.labels)).sum())
+        names = names_of(self.model)
+        return [
+            " ".join(name for name, there in zip(names, row, strict=True) if there) for row in sets.tolist()
+        ]
+
+    def summary(self) -> Iterator[str]:
+        if self.model.labels.dtype.kind not in "fiub":
+            say(PROGRAM, "the labels of this model are not numbers: no accuracy")
+            return
+        n = self.n_rows
+        yield f"Accuracy = {100 * self.right / n:g}% ({self.right}/{n}) (classification)"
+        if self.arguments.coverage is not None:
+            share = f"{100 * self.inside / n:g}% ({self.inside}/{n})"
+            yield f"Coverage = {share}, {self.members / n:.4g} labels per set"
 
 
 def make_parser() -> ToolParser:
@@ -84,11 +152,24 @@ def make_parser() -> ToolParser:
         "each line is the label, then the decision values in full precision: one for two classes "
         "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more",
     )
+    parser.option(
+        "--coverage P",
+        "each line is the label, then the labels of a set that holds the true one for about P of the rows "
+        "(0 < P < 1); the model must come from odm-train --coverage 1",
+        type=coverage,
+    )
     parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
     parser.option("-q --quiet", "do not print the accuracy")
     for name in ("test_file", "model_file", "output_file"):
         parser.add_argument(name)
     return parser
+
+
+def coverage(text: str) -> float:
+    value = number(text)
+    if not 0 < value < 1:
+        raise ValueError(f"expected a number above 0 and below 1, found '{text}'")
+    return value
 
 
 class RowsForModels:
@@ -110,44 +191,43 @@ class RowsForModels:
                 )
             self.known[zero_based] = read_dataset(self.path, zero_based=zero_based, threads=self.threads)
         rows, labels = self.known[zero_based]
-        if precomputed:
-            from odmlib.data.precomputed import test_values
+        return self._as_the_model_takes_them(rows, model), labels
 
-            rows = test_values(rows, model.n_features, shown_name(self.path))
-        return rows, labels
+    def parts(self, model: Model) -> Iterator[tuple[Dataset, Floats]]:
+        """The same part by part, as they come; nothing is kept."""
+        from odmlib.data.reading import read_parts
+
+        zero_based = model.zero_based or model.formula.name == "precomputed"
+        for rows, labels in read_parts(self.path, zero_based, self.threads):
+            yield self._as_the_model_takes_them(rows, model), labels
+
+    def _as_the_model_takes_them(self, rows: Dataset, model: Model) -> Dataset:
+        if model.formula.name != "precomputed":
+            return rows
+        from odmlib.data.precomputed import test_values
+
+        return test_values(rows, model.n_features, shown_name(self.path))
 
 
 def output_lines(
-    model: Model,
-    places: Places,
-    numbers: Floats | None,
-    header: bool = False,
-    block_rows: int = BLOCK_ROWS,
+    model: Model, places: Places, words: Floats | list[str] | None, block_rows: int = BLOCK_ROWS
 ) -> Iterator[bytes]:
-    """The label of each row, `places` in the model's labels; then its numbers, where wanted.
-
-    `header`: LIBSVM's first line `labels ...`.
-    """
-    from odmlib.data.labels import python_label
-
-    names = [one_line(str(python_label(label))) for label in model.labels]
-    if header:
-        yield f"labels {' '.join(names)}\n".encode()
+    """The label of each row, `places` in the model's labels; then its numbers or words, where wanted."""
+    names = names_of(model)
     for begin in range(0, len(places), block_rows):
         lines = [names[place] for place in places[begin : begin + block_rows].tolist()]
-        if numbers is not None:
-            block = numbers[begin : begin + block_rows].reshape(len(lines), -1).tolist()
-            lines = [f"{name} {' '.join(map(repr, row))}" for name, row in zip(lines, block, strict=True)]
+        if words is not None:
+            some = words[begin : begin + block_rows]
+            if not isinstance(some, list):
+                some = [" ".join(map(repr, row)) for row in some.reshape(len(lines), -1).tolist()]
+            lines = [f"{name} {more}" if more else name for name, more in zip(lines, some, strict=True)]
         yield ("\n".join(lines) + "\n").encode()
 
 
-def print_accuracy(model: Model, places: Places, labels: Floats, to_stderr: bool) -> None:
-    if model.labels.dtype.kind not in "fiub":
-        say(PROGRAM, "the labels of this model are not numbers: no accuracy")
-        return
-    right = int((model.labels[places] == labels).sum())
-    line = f"Accuracy = {100 * right / len(labels):g}% ({right}/{len(labels)}) (classification)"
-    print(line, file=sys.stderr if to_stderr else sys.stdout, flush=True)
+def names_of(model: Model) -> list[str]:
+    from odmlib.data.labels import python_label
+
+    return [one_line(str(python_label(label))) for label in model.labels]
 
 
 main = partial(run_tool, PROGRAM, run)

@@ -12,9 +12,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 from odmlib._version import __version__
 from odmlib.cli.common import say, shown_name, warn
+from odmlib.errors import OdmError, ParameterError
 
 if TYPE_CHECKING:
     from odmlib.data.problem import Problem
+    from odmlib.model.evaluation import Evaluation
     from odmlib.model.model import Model
     from odmlib.options import TrainOptions
 
@@ -67,6 +69,10 @@ def describe_model(model: Model) -> Iterator[str]:
         )
     if probability := report.get("probability"):
         yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
+    if label_sets := report.get("label_sets"):
+        yield f"label sets from {label_sets['source']} of {label_sets['rows']} rows"
+    if compression := report.get("compression"):
+        yield from describe_compression(compression)
     if shift := report["details"].get("shift"):
         yield f"the kernel is not positive semidefinite: trained with {shift:.3g} added to its diagonal"
     support = "" if model.n_support is None else f"{model.n_support} support vectors; "
@@ -88,6 +94,29 @@ def describe_search(notes: dict[str, Any]) -> Iterator[str]:
             f"({low} to {high} allowed), {100 * note['disagreement']:.3g}% against the supervised machine"
             f"{found}"
         )
+
+
+def describe_compression(found: dict[str, Any], data: bool = True) -> Iterator[str]:
+    """What fewer support vectors changed."""
+    yield f"{found['vectors_before']} support vectors before, {found['vectors']} now"
+    which = "rows" if data else "support vectors"
+    yield (
+        f"scores of {found['rows']} {which}: largest change {found['largest_change']:.4g}, "
+        f"mean {found['mean_change']:.4g}; {found['labels_changed']} labels changed"
+    )
+    if found["norm_of_change"] is not None:
+        yield f"scores of any row x: change at most {found['norm_of_change']:.4g} sqrt(k(x, x))"
+    if found["accuracy"] is not None:
+        yield f"accuracy {100 * found['accuracy_before']:.4g}% before, {100 * found['accuracy']:.4g}% now"
+    if (objective := found["objective"]) is not None:
+        yield (
+            f"objective {objective['before']:.6g} before, {objective['after']:.6g} now; "
+            f"relative gap {objective['gap_before']:.1e} before, {objective['gap_after']:.1e} now"
+        )
+    elif data:
+        yield "objective: not known (only for svm, odm and sodm on the rows and weights of their training)"
+    if found["probability"] is not None:
+        yield f"probabilities: {found['probability']}"
 
 
 def open_wanted(target: str | None, text: bool = True) -> AbstractContextManager[IO[Any] | None]:
@@ -129,16 +158,62 @@ def write_lines(file: IO[str] | None, numbers: Any) -> None:
     file.flush()
 
 
+def load_compared(arguments: argparse.Namespace) -> dict[str, Model]:
+    """The models of --compare by name; a test file that cannot be read shows now as well, before the work."""
+    from odmlib.data.files import open_input
+    from odmlib.model.text_format import load_model
+
+    if arguments.test not in (None, "-"):
+        with open_input(arguments.test):
+            pass
+    paths = arguments.compare.split(",") if arguments.compare else []
+    names = [base_name(path) for path in paths]
+    return dict(zip(names if len(set(names)) == len(paths) else paths, map(load_model, paths), strict=True))
+
+
+def read_test(model: Model, arguments: argparse.Namespace) -> tuple[str, Evaluation] | None:
+    """Name and evaluation of the rows of --test, where there are any."""
+    if arguments.test is None:
+        return None
+    return base_name(arguments.test), evaluate_file(model, arguments.test, arguments)
+
+
+def evaluate_file(model: Model, path: str, arguments: argparse.Namespace) -> Evaluation:
+    from odmlib.cli.predict import RowsForModels
+
+    try:
+        return model.evaluate(*RowsForModels(path, arguments.threads).read(model), arguments.threads)
+    except ParameterError as error:
+        raise OdmError(f"{shown_name(path)}: {error}") from None
+
+
+def test_line(name: str, found: Evaluation) -> str:
+    """As odm-predict says it."""
+    right = round(found.accuracy * found.n_rows)
+    return f"Accuracy = {100 * found.accuracy:g}% ({right}/{found.n_rows}) on {name}"
+
+
 def write_page(
-    file: IO[str] | None, model: Model, problem: Problem | None, arguments: argparse.Namespace
+    file: IO[str] | None,
+    model: Model,
+    problem: Problem | None,
+    arguments: argparse.Namespace,
+    test: tuple[str, Evaluation] | None,
+    compared: dict[str, Model],
 ) -> None:
     if file is None:
         return
     from odmlib.plots.page import report_page
 
-    name = os.path.basename(shown_name(arguments.training_set_file))
-    file.writelines(report_page(model, problem, name, arguments.command))
+    path = arguments.test or arguments.training_set_file
+    others = {name: evaluate_file(other, path, arguments) for name, other in compared.items()}
+    name = base_name(arguments.training_set_file)
+    file.writelines(report_page(model, problem, name, arguments.command, test, others))
     file.flush()
+
+
+def base_name(path: str) -> str:
+    return os.path.basename(shown_name(path))
 
 
 def plain(value: Any) -> Any:

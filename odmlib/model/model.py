@@ -20,6 +20,7 @@ from odmlib.threads import resolve_threads
 
 if TYPE_CHECKING:
     from odmlib.data.files import Target
+    from odmlib.model.evaluation import Evaluation
 
 
 BLOCK_SCORES = 1 << 23  # outputs held at a time while predicting: 64 MB
@@ -65,7 +66,8 @@ class Model:
         Two classes: one value, positive for labels[0], otherwise labels[1]. More: a line of values, one per
         class (scheme ovr, joint) or per pair of classes (scheme ovo; positive for the first of the pair).
         """
-        scores = self.function.scores(self._fitting(X), resolve_threads(threads))
+        rows = self.fitting(X)
+        scores = self.function.scores(rows, resolve_threads(threads, rows.n_rows))
         return scores[:, 0] if self.scheme == "binary" else scores
 
     def predict(self, X: Any, threads: int | None = None) -> NDArray:
@@ -74,9 +76,9 @@ class Model:
 
     def positions(self, X: Any, threads: int | None = None) -> Codes:
         """The position in `labels` of the label predicted for every row."""
-        rows = self._fitting(X)
+        rows = self.fitting(X)
         found = np.empty(rows.n_rows, dtype=np.int64)
-        for part, scores in self.score_blocks(rows, resolve_threads(threads)):
+        for part, scores in self.score_blocks(rows, resolve_threads(threads, rows.n_rows)):
             found[part] = winners(self.scheme, scores, self.n_classes)
         return found
 
@@ -85,6 +87,9 @@ class Model:
     ) -> Iterator[tuple[slice, Floats]]:
         """Outputs of some rows at a time: with many pairs of classes all of them are too much to hold."""
         step = max(1, most // self.n_outputs)
+        if 0 < rows.n_rows <= step:
+            yield slice(0, rows.n_rows), self.function.scores(rows, threads)
+            return
         for begin in range(0, max(1, rows.n_rows), step):
             part = slice(begin, min(begin + step, rows.n_rows))
             yield part, self.function.scores(rows.part(part.start, part.stop), threads)
@@ -93,7 +98,7 @@ class Model:
         """The probability of every label, in the order of `labels`, for every row; the largest belongs to the
         predicted label. The model must have been trained with probability=True."""
         self.require_probabilities()
-        rows = self._fitting(X)
+        rows = self.fitting(X)
         result = np.empty((rows.n_rows, self.n_classes))
         for part, scores in self.score_blocks(rows, resolve_threads(threads)):
             result[part] = self.probabilities_for(scores)
@@ -116,6 +121,43 @@ class Model:
                 "the model holds no probabilities; train it with odm-train -b 1 (in Python: probability=True)"
             )
 
+    def predict_set(self, X: Any, coverage: float = 0.9, threads: int | None = None) -> NDArray[np.bool_]:
+        """Which labels belong to the set of every row: a line per row, a column per label in the order of
+        `labels`. The sets hold the true label of about `coverage` of the rows (docs/label-sets.md). The model
+        must have been trained with coverage=True.
+
+        >>> import numpy as np, odmlib
+        >>> X, y = odmlib.read_data("data/wdbc.train.txt")
+        >>> model = odmlib.train(X, y, coverage=True)
+        >>> inside = model.predict_set(X, 0.9)
+        >>> bool(0.85 < inside[np.arange(len(y)), model.codes_of(y)].mean() <= 1)
+        True
+        """
+        threshold = self.threshold_for(coverage)
+        rows = self.fitting(X)
+        found = np.empty((rows.n_rows, self.n_classes), dtype=bool)
+        for part, scores in self.score_blocks(rows, resolve_threads(threads, rows.n_rows)):
+            found[part] = self.sets_for(scores, threshold)
+        return found
+
+    def sets_for(self, scores: Floats, threshold: float) -> NDArray[np.bool_]:
+        """The sets that belong to decision values: the labels whose margin is at least the threshold."""
+        from odmlib.model.label_sets import class_margins
+
+        scores = scores.reshape(-1, self.n_outputs)
+        return np.asarray(class_margins(self.scheme, scores, self.n_classes) >= threshold)
+
+    def threshold_for(self, coverage: float) -> float:
+        """The margin from which on a label belongs to the set."""
+        from odmlib.model.label_sets import threshold_for
+
+        if "coverage_margins" not in self.extras:
+            raise ParameterError(
+                "the model holds no numbers for label sets; train it with odm-train --coverage 1 (in Python: "
+                "coverage=True)"
+            )
+        return threshold_for(self.extras["coverage_margins"], coverage)
+
     def labels_for(self, scores: Floats) -> NDArray:
         """The labels that belong to decision values."""
         return self.labels[self.positions_for(scores)]
@@ -127,7 +169,7 @@ class Model:
     def margins(self, X: Any, y: Any, threads: int | None = None) -> Floats:
         """By how much the class of every row wins (model/schemes.py); two classes: its decision value, turned
         to be positive where y is predicted."""
-        given, rows = np.asarray(y).ravel(), self._fitting(X)
+        given, rows = np.asarray(y).ravel(), self.fitting(X)
         if len(given) != rows.n_rows:
             raise ParameterError(f"X has {rows.n_rows} rows but y has {len(given)} labels")
         codes = self.codes_of(given)
@@ -136,24 +178,37 @@ class Model:
             margins[part] = margins_of(self.scheme, scores, codes[part], self.n_classes)
         return margins
 
+    def evaluate(self, X: Any, y: Any, threads: int | None = None) -> Evaluation:
+        """How the model does on rows with the labels y: accuracy, errors per class, rankings."""
+        from odmlib.model.evaluation import Evaluation
+
+        return Evaluation.of(self, self.fitting(X), y, threads)
+
     def codes_of(self, given: NDArray) -> Codes:
         """The position in `labels` of every given label; a label that the model does not know is an error."""
-        codes = np.full(len(given), -1, dtype=np.int64)
-        for place, label in enumerate(self.labels):
-            codes[given == label] = place
+        codes = self.known_codes(given)
         unknown = np.flatnonzero(codes < 0)
         if len(unknown):
             raise ParameterError(f"y[{unknown[0]}] is {given[unknown[0]]!r}, which the model does not know")
         return codes
 
+    def known_codes(self, given: NDArray) -> Codes:
+        """The position in `labels` of every given label, -1 where the model does not know it."""
+        codes = np.full(len(given), -1, dtype=np.int64)
+        for place, label in enumerate(self.labels):
+            codes[given == label] = place
+        return codes
+
     def save(self, target: Target) -> None:
-        """Write the model file: text, whole or not at all; to a path, `-` for standard output, or an open
-        file (binary or text)."""
+        """Write the model file, whole or not at all; to a path, `-` for standard output, or an open file.
+
+        The file is text. A path that ends in .npz gets the binary form, which loads faster.
+        """
         from odmlib.data.files import open_output
-        from odmlib.model.text_writer import model_text
+        from odmlib.model.text_writer import model_pieces
 
         with open_output(target) as stream:
-            stream.writelines(model_text(self))
+            stream.writelines(model_pieces(self, target))
 
     def to_bytes(self) -> bytes:
         """The model file as bytes; `load_model` takes them."""
@@ -166,7 +221,7 @@ class Model:
         """Number of support vectors; None for a linear machine, which keeps none."""
         return self.function.n_vectors
 
-    def _fitting(self, X: Any) -> Dataset:
+    def fitting(self, X: Any) -> Dataset:
         """X as rows of this model's width: narrower sparse rows are fine, wider ones are cut and told."""
         rows = Dataset.from_any(X)
         if rows.n_features == self.n_features:

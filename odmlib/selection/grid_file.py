@@ -18,7 +18,7 @@ from typing import Any
 from odmlib.data.problem import Problem
 from odmlib.errors import DataFormatError
 from odmlib.options import TrainOptions, option_fields
-from odmlib.selection.grid import AXES, POWERS, GridPoint, on_axis
+from odmlib.selection.grid import AXES, POWERS, GridPoint, GridResult, on_axis
 
 HEAD = "# odm-grid"
 NAMES = {"C": "log2c", "gamma": "log2g", "lambda1": "log2lambda1", "lambda2": "log2lambda2"}
@@ -74,6 +74,22 @@ def read_points(path: str) -> tuple[str | None, list[GridPoint]]:
         elif line and not line.startswith("#"):
             points.append(_read_point(line, path, number))
     return head, points
+
+
+def read_search(path: str) -> GridResult:
+    """A result file as the result of a search."""
+    points = read_points(path)[1]
+    axes = {
+        name: sorted({point.parameters[name] for point in points})
+        for name in AXES
+        if points and all(name in point.parameters for point in points)
+    }
+    if not axes:
+        raise DataFormatError("expected lines such as log2c=5 log2g=-7 rate=76.3, found none", path)
+    result = GridResult(axes, len(points))
+    for point in points:
+        result.add(point)
+    return result
 
 
 def _read_point(line: str, path: str, number: int) -> GridPoint:

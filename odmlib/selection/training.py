@@ -16,6 +16,7 @@ from odmlib.machines.training import make_problem, make_settings, train_problem
 from odmlib.model.model import Model
 from odmlib.model.text_writer import check_numbers
 from odmlib.options import TrainOptions, option_fields
+from odmlib.selection.compressing import compress_trained
 from odmlib.selection.leave_one_out import LeaveOneOut, check_machine, leave_one_out_of
 from odmlib.solvers.control import CONVERGED
 
@@ -34,11 +35,18 @@ def train(X: Any, y: Any, **options: Any) -> Model:
 def train_model(problem: Problem, options: TrainOptions) -> Model:
     """`train` for data that are checked already; never warns."""
     model = train_problem(problem, options)
-    if options.probability:
-        from odmlib.selection.probabilities import with_probabilities
+    if options.probability or options.coverage:
+        from odmlib.selection.label_sets import with_label_sets
+        from odmlib.selection.probabilities import left_out_scores, with_probabilities
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # check_numbers sees it
-            model = with_probabilities(model, problem, options)
+            known = left_out_scores(model, problem, options)
+            if options.probability:
+                model = with_probabilities(model, problem, options, lambda *given: known)
+            if options.coverage:
+                model = with_label_sets(model, problem, *known)
+    if options.max_vectors is not None:
+        model = compress_trained(model, problem, options)
     check_numbers(model)  # what training returns can be saved and loaded
     return model
 

@@ -29,6 +29,7 @@ from odmlib._core.arrays import Floats, Places
 from odmlib.data.dataset import Dataset
 from odmlib.data.labels import show_labels
 from odmlib.data.problem import Problem, check_sample_weights, class_weights
+from odmlib.errors import ParameterError
 from odmlib.machines.building import convergence_message
 from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
@@ -37,7 +38,7 @@ from odmlib.model.schemes import class_pairs, votes
 from odmlib.options import TrainOptions, option_fields
 from odmlib.selection.training import train_model
 from odmlib.solvers.control import CONVERGED
-from odmlib.threads import available_threads
+from odmlib.threads import FEW_ROWS, available_threads
 
 LARGEST_SEED = 2**31 - 1
 
@@ -323,15 +324,34 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
     # ------------------------------------------------------------------------------------ how it decides
 
     def _rows(self, X: Any) -> Dataset:
+        if self._is_plain(X):
+            try:
+                return Dataset.from_any(X)
+            except ParameterError:
+                pass  # values that are not finite: scikit-learn words it below
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         if self._vectors is not None:
             X = _kernel_values(self._kernel(), X, self._vectors)
         return Dataset.from_any(X)
 
+    def _is_plain(self, X: Any) -> bool:
+        """Whether X needs no look by scikit-learn, which takes longer than the prediction of a row."""
+        return (
+            type(X) is np.ndarray
+            and X.dtype == np.float64
+            and X.ndim == 2
+            and len(X) > 0
+            and "model_" in self.__dict__
+            and X.shape[1] == self.n_features_in_
+            and "feature_names_in_" not in self.__dict__
+            and self._vectors is None
+        )
+
     def _by_blocks(self, rows: Dataset, values_of: Any, out: NDArray) -> Any:
         """Fill `out` from the scores of some rows at a time: those of many pairs of classes are too much."""
-        for part, scores in self.model_.score_blocks(rows, self._threads()):
+        threads = 1 if self.n_jobs is None and rows.n_rows <= FEW_ROWS else self._threads()
+        for part, scores in self.model_.score_blocks(rows, threads):
             out[part] = values_of(scores)
         return out
 

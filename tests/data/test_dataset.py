@@ -118,6 +118,11 @@ def test_the_callers_arrays_stay_writable_and_unchanged():
     assert all(array.flags.writeable for array in parts)
 
 
+# since scipy 1.13; older ones make it a matrix of one row
+VECTOR = sparse.coo_array(np.ones(3))
+ONE_DIMENSION = [(VECTOR, "two dimensions")] if VECTOR.ndim == 1 else []
+
+
 @pytest.mark.parametrize(
     ("X", "words"),
     [
@@ -125,7 +130,7 @@ def test_the_callers_arrays_stay_writable_and_unchanged():
         (np.zeros((2, 2, 2)), "two dimensions"),
         (5, "two dimensions"),
         (None, "two dimensions"),
-        (sparse.coo_array(np.ones(3)), "two dimensions"),
+        *ONE_DIMENSION,
         ([[1, 2], [3]], "X cannot be read as a matrix"),
         ([["a", "b"]], "expected numbers"),
         ([["1", "2"]], "expected numbers"),
@@ -330,3 +335,73 @@ def test_indices_are_checked_before_scipy_follows_them(kind, place):
             Dataset.from_any(X)
         array[1] = kept
     check(Dataset.from_any(X), np.eye(4))
+
+
+@pytest.mark.parametrize("n", [2, 7, 300])
+def test_mean_distance(n):
+    from scipy.spatial.distance import pdist
+
+    X = np.random.default_rng(n).normal(size=(n, 3)) * [1, 10, 0]
+    assert Dataset.from_any(X).mean_distance() == pytest.approx(pdist(X).mean(), rel=1e-12)
+
+
+def test_mean_distance_of_a_sample_and_of_equal_rows():
+    X = np.random.default_rng(0).normal(size=(3000, 2))
+    data = Dataset.from_any(X)
+    assert data.mean_distance(seed=1) == data.mean_distance(seed=1) != data.mean_distance(seed=2)
+    assert data.mean_distance() == pytest.approx(
+        np.sqrt(np.pi), rel=0.05
+    )  # of two normal points in the plane
+    assert Dataset.from_any(np.full((5, 3), 1 / 3)).mean_distance() == 0
+    assert Dataset.from_any(X[:1]).mean_distance() == 0
+
+
+@pytest.mark.parametrize("width", [np.int32, np.int64, np.uint32, np.int16])
+def test_columns_are_judged_by_their_copies(width):
+    from scipy.sparse import csr_array
+
+    def given(columns, starts=(0, 2, 2, 5)):
+        rows = csr_array((3, 6))
+        rows.indptr, rows.data = np.array(starts, dtype=np.int64), np.arange(1.0, 6.0)
+        rows.indices = np.array(columns, dtype=width)
+        return rows
+
+    good = given([4, 5, 0, 4, 5])
+    kept = Dataset.from_any(good)
+    good.indices[:] = 999
+    assert kept.indices.tolist() == [4, 5, 0, 4, 5]
+    assert Dataset.from_any(given([5, 4, 5, 4, 0])).indices.tolist() == [4, 5, 0, 4, 5]
+    bad = [[0, 6, 0, 1, 2], [0, 1, 0, 1, 30000]]
+    if width is not np.uint32:
+        bad.append([-1, 1, 0, 1, 2])
+    if width is np.int64:
+        bad += [[0, 1, 0, 1, 2**31], [0, 1, 0, 1, 2**32 + 3], [0, 1, 0, 1, -(2**63)]]
+    for columns in bad:
+        with pytest.raises(ParameterError, match="index arrays that do not fit"):
+            Dataset.from_any(given(columns))
+
+
+def test_order_is_seen_across_chunks():
+    """The check works on chunks of columns: a fall at their seam counts, unless a row begins there."""
+    from scipy.sparse import csr_array
+
+    n, seam = 10_000, 4096
+    columns, values = np.arange(n, dtype=np.int32), np.ones(n)
+    swapped = columns.copy()
+    swapped[[seam - 1, seam]] = swapped[[seam, seam - 1]]
+    rows = Dataset.from_any(csr_array((values, swapped, np.array([0, n])), shape=(1, n)))
+    assert (rows.indices == columns).all()
+    two = np.concatenate([columns[:seam], columns[: n - seam]])
+    rows = Dataset.from_any(csr_array((values, two, np.array([0, 0, seam, seam, n])), shape=(4, n)))
+    assert (rows.indices == two).all()
+    with pytest.raises(ParameterError, match="ascend"):
+        Dataset([0, n], two, values, n)
+
+
+@pytest.mark.parametrize("place", [0, 1, 6, 7])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_every_place_is_looked_at(place, value):
+    X = np.full((2, 4), 1e308)
+    X[place // 4, place % 4] = value
+    with pytest.raises(ParameterError, match="NaN or infinity"):
+        Dataset.from_any(X)

@@ -411,3 +411,19 @@ def test_no_warnings_by_default(cancer):
         warnings.simplefilter("error")
         for make in ALL:
             make().fit(*cancer).predict(cancer[0])
+
+
+def test_plain_arrays_take_the_short_way_to_the_same_answers():
+    X, y = load_iris(return_X_y=True)
+    for kernel in ("rbf", "linear", lambda a, b: a @ b.T):
+        machine = ODMClassifier(kernel=kernel).fit(X, y)
+        whole, values = machine.predict(X), machine.decision_function(X)
+        for i in (0, 70, 149):
+            for row in (X[i : i + 1], X[i : i + 1].tolist(), np.asfortranarray(X[i : i + 1])):
+                assert machine.predict(row) == whole[i]
+                np.testing.assert_allclose(machine.decision_function(row)[0], values[i], rtol=1e-9)
+        for bad, message in [(X[:1] * np.nan, "NaN"), (X[:1, :2], "features"), (X[:0], "0 sample")]:
+            with pytest.raises(ValueError, match=message):
+                machine.predict(bad)
+    with pytest.raises(NotFittedError):
+        ODMClassifier().predict(X)

@@ -10,7 +10,7 @@ from odmlib.model.foreign.liblinear import LiblinearReader, liblinear_text
 from odmlib.model.foreign.libsvm import LibsvmReader, can_hold_probabilities, libsvm_text
 from odmlib.model.functions import LinearFunction, RoutedFunction
 from odmlib.model.model import Model
-from odmlib.model.text_format import ModelReader, check_magic, read_text
+from odmlib.model.text_format import read_text, reader_of
 from odmlib.model.text_writer import MAGIC
 
 FORMS = ("libsvm", "liblinear")
@@ -30,20 +30,21 @@ def load_foreign_model(source: Source, features: int | None = None, max_unpacked
 def read_any_model(
     source: Source, features: int | None = None, max_unpacked: int | None = None
 ) -> tuple[Model, str]:
-    """A model and whose it was: odmlib, libsvm or liblinear, told apart by what the file holds."""
+    """A model and what it was: odmlib, binary, libsvm or liblinear, told apart by what the file holds."""
     text, name = read_text(source, max_unpacked, ours=False)
     form = form_of(text)
-    if form == "odmlib":
-        check_magic(bytes(text[:200]), name)
-        return ModelReader(text, name).model(), form
+    if isinstance(text, memoryview) or form == "odmlib":
+        return reader_of(text, name, max_unpacked).model(), str(form)
     if form is None:
         raise ModelFormatError("not a model of odmlib, LIBSVM or LIBLINEAR", name, 1)
     reader = LibsvmReader if form == "libsvm" else LiblinearReader
     return reader(text, name).read(features), form
 
 
-def form_of(text: bytes | bytearray) -> str | None:
-    """`odmlib`, `libsvm`, `liblinear`, or None."""
+def form_of(text: bytearray | memoryview) -> str | None:
+    """`odmlib`, `binary` (ours, too), `libsvm`, `liblinear`, or None."""
+    if isinstance(text, memoryview):
+        return "binary"
     if text.startswith(MAGIC.encode()):
         return "odmlib"
     lines = bytes(text[: 1 << 16]).splitlines()[:50]  # both headers are short; keys may stand in any order

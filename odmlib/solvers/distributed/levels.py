@@ -40,7 +40,7 @@ from odmlib.solvers.control import (
     WarmStart,
 )
 from odmlib.solvers.distributed.partitions import Partitions, check_stop_level
-from odmlib.solvers.kernel.precision import margins_need_float64
+from odmlib.solvers.kernel.precision import EXACT_ROWS, margins_need_float64
 from odmlib.solvers.kernel.working_set import solve_working_set
 from odmlib.solvers.problem import KernelProblem
 from odmlib.solvers.running import TaskRun
@@ -170,7 +170,7 @@ class _Levels:
         rounds solve those that have a part, then look at all rows, which lets in those that should have."""
         problem, control, tuning = self.problem, self.control, self.tuning
         kernel, m = problem.kernel, problem.kernel.n_rows
-        float64 = margins_need_float64(kernel, problem.costs)
+        float64 = margins_need_float64(kernel, problem.costs, problem.loss)
         if kernel.formula.name == "precomputed" or bytes_for_all(m, float64) <= self.resources.cache_bytes:
             return self._solve(problem, duals, control)
         iterations = 0
@@ -228,10 +228,11 @@ class _Levels:
         problem, control, tuning = self.problem, self.control, self.tuning
         began = control.seconds()
         shares = self._shares(partition)
-        float64 = margins_need_float64(problem.kernel, problem.costs / shares[shares > 0].min())
+        largest = problem.costs / shares[shares > 0].min()
+        float64 = margins_need_float64(problem.kernel, largest, problem.loss)
 
         def need(part: _Part) -> int:
-            return bytes_for_all(len(part.rows), float64)
+            return bytes_for_all(len(part.rows), float64 or len(part.rows) <= EXACT_ROWS)
 
         def solve(part: _Part, control: Control, threads: int) -> SolverResult:
             share = shares[part.output]

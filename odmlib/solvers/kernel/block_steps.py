@@ -142,7 +142,10 @@ class BlockSteps(BlockMethod):
         self.q.prefer_held(state.gains, tuning.held_factor)
         block = np.arange(self.m) if self.size >= self.m else self.choose(state.gains)
         enough = tuning.enough * target * self.size / self.m
-        status = self.solve(block, control, tuning.block_fraction, enough)
+        fraction = tuning.block_fraction
+        if len(block) == self.m:  # the only block: exact for the same time
+            fraction = enough = 0.0
+        status = self.solve(block, control, fraction, enough)
         if (
             status is None
             and self.size < self.q.most_rows

