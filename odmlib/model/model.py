@@ -182,7 +182,7 @@ class Model:
         """How the model does on rows with the labels y: accuracy, errors per class, rankings."""
         from odmlib.model.evaluation import Evaluation
 
-        return Evaluation.of(self, self._fitting(X), y, threads)
+        return Evaluation.of(self, self.fitting(X), y, threads)
 
     def codes_of(self, given: NDArray) -> Codes:
         """The position in `labels` of every given label; a label that the model does not know is an error."""
