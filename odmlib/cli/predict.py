@@ -166,7 +166,6 @@ class Answers:
             share = f"{100 * self.inside / n:g}% ({self.inside}/{n})"
             yield f"Coverage = {share}, {self.members / n:.4g} labels per set"
 
-
     def errors(self) -> Iterator[str]:
         """LIBSVM's lines for regression, and how many intervals hold their target."""
         if self.model.n_outputs > 1:
