@@ -1,4 +1,4 @@
-"""What must hold whatever the data are: scaling, folds, weights, and the names and the order of labels and features."""
+"""What must hold whatever the data are: scaling, folds, weights, names and order of labels and features."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def scores(X, y, on=None, **options):
     return model.decision_function(X if on is None else on)
 
 
-# --------------------------------------------------------------------------------------------- scaling and folds
+# --------------------------------------------------------------------------- scaling and folds
 
 
 @given(problems(), st.sampled_from([(-1.0, 1.0), (0.0, 1.0), (-3.0, 0.5)]))
 def test_scaling_maps_into_the_interval_and_keeps_the_order(problem, interval):
-    X, _, rng = problem
+    X, _, _ = problem
     lower, upper = interval
     scaled = Scaling.fit(Dataset.from_any(X), lower, upper).apply(Dataset.from_any(X)).to_dense()
     assert scaled.min() >= lower
@@ -67,7 +67,7 @@ def test_folds_are_even_over_all_and_over_each_class(codes, n_folds, seed):
     codes = np.array(codes)
     folds = stratified_folds(codes, n_folds, seed)
     assert folds.shape == codes.shape
-    assert ((0 <= folds) & (folds < n_folds)).all()
+    assert ((folds >= 0) & (folds < n_folds)).all()
     for part in [np.ones(len(codes), bool), *(codes == code for code in np.unique(codes))]:
         sizes = np.bincount(folds[part], minlength=n_folds)
         assert sizes.max() - sizes.min() <= 1

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from odmlib.model.text_format import load_model
-from tests.model.examples import make_model
 from tests.compiling import measures_memory
+from tests.model.examples import make_model
 
 from .tools import command, environment, files, run, start, toy
 

@@ -1,7 +1,7 @@
-"""Runs beside shim.cc: does one piece of work again and again, each time in a child whose nth call of the system fails.
+"""Runs beside shim.cc: does one piece of work again and again, in children whose nth call of the system fails.
 
-python -m tests.faults.driver WORK CALLS FAULT MODE FOLDER prints a JSON list with an entry per point: what the child said
-and what stands in the folder afterwards. One process for all points, because Python and numpy take long to start.
+python -m tests.faults.driver WORK CALLS FAULT MODE FOLDER prints JSON with an entry per point: what the child
+said and what stands in the folder afterwards. One process for all points: Python and numpy take long to start.
 """
 
 from __future__ import annotations
@@ -98,8 +98,10 @@ def train_others(target: str) -> None:
 
 WORKS: dict[str, Callable[[str], Any]] = {
     work.__name__: work
-    for work in (save_model, write_data, train_tool, write_ranges, predict_tool, read_data, load_model)
-    + (train_kernel, train_linear, train_threads, train_others)
+    for work in (
+        *(save_model, write_data, train_tool, write_ranges, predict_tool),
+        *(read_data, load_model, train_kernel, train_linear, train_threads, train_others),
+    )
 }
 
 
@@ -162,7 +164,7 @@ def main() -> None:
     for nth in range(1, MOST_POINTS):
         make_folder(Path(folder), wanted)
         seen, code = in_a_child(work, target, mask, nth, int(fault))
-        if 0 <= code and seen < nth:
+        if code >= 0 and seen < nth:
             break
         found = {"nth": nth, "code": code} | state(Path(folder))
         if code < 0:  # killed: the next writer cleans up

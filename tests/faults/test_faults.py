@@ -1,4 +1,4 @@
-"""Calls of the system that fail, one at a time, and kills at each of them: the old file or the whole new one, no litter.
+"""Calls of the system that fail one at a time, and kills at each: the old file or the whole new one, no litter.
 
 shim.cc stands between Python and the C library, driver.py counts through the calls.
 """
@@ -130,7 +130,7 @@ READERS += ["train_kernel", pytest.param("train_others", marks=slow)]
 
 @pytest.mark.parametrize("work", READERS + [each for each in WRITERS if "write_ranges" not in str(each)])
 def test_memory_that_is_refused(work, points):
-    """Memory that a compiled module asks for: a typed error or the right result, never the end of the process."""
+    """Memory for compiled modules: a typed error or the right result, never the end of the process."""
     whole, found = points(work, "allocate", errno.ENOMEM)
     assert found
     for point in found:

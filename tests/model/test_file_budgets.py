@@ -169,7 +169,7 @@ def test_a_long_header_is_read():
     assert load_model(with_field("solver", name)).report["solver"] == name
 
 
-# --------------------------------------------------------------------------------------------- every header key
+# --------------------------------------------------------------------------- every header key
 
 TEXTS = {
     kind: b"".join(model_text(make_model(kind)))

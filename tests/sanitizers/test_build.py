@@ -1,4 +1,4 @@
-"""That `make test-asan` would see a fault: every module is instrumented, and deliberate faults end a process."""
+"""That `make test-asan` would see a fault: all modules are instrumented, and deliberate faults end a process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import odmlib
-
 from tests.compiling import SANITIZING, compiled, flags_of_the_build
 
 pytestmark = pytest.mark.skipif(not SANITIZING, reason="for make test-asan")
