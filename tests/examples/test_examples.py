@@ -52,7 +52,7 @@ def test_pictures_of_the_manual(tmp_path, monkeypatch):
     shown = {
         name
         for page in docs.rglob("*.md")
-        for name in re.findall(r"pictures/([\w-]+\.png)", page.read_text())
+        for name in re.findall(r"pictures/([\w-]+\.(?:png|svg))", page.read_text())
     }
     assert {path.name for path in (docs / "pictures").iterdir()} == shown
 
