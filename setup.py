@@ -59,7 +59,7 @@ LOOPS = ["-O1" if DEBUG else "-O3", "-std=c++17", "-fno-gcse", "-Wno-ignored-opt
 
 def code_of(path):
     """What Cython wrote, without the comment at its head, which lists folders in any order."""
-    return path.read_bytes().partition(b"END: Cython Metadata")[2]
+    return path.read_bytes().rpartition(b"END: Cython Metadata")[2]
 
 
 class BuildExtensions(build_ext):

@@ -39,7 +39,7 @@ MINUTES = {
 # of accuracy more than of speed, long, each with options of its own: python -m benchmarks.NAME
 STUDIES = (
     "calibration", "compress", "conformal", "data", "defaults", "golden", "grid", "instructions", "kmomd",
-    "mcodm", "multiclass", "sodm", "ssodm", "svm", "tuning", "versions",
+    "mcodm", "multiclass", "novelty", "regression", "sodm", "ssodm", "svm", "tuning", "versions",
 )  # fmt: skip
 PEERS = ("scikit-learn", "scikit-learn-intelex", "liblinear-official", "libsvm-official")
 PACKAGES = ("numpy", "scipy", *PEERS)

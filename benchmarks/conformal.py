@@ -6,9 +6,9 @@ Each set is standardised and split at random into a training half and a test hal
 each, --repeats times. `one fit` are the sets of odmlib.train(coverage=True): leave-one-out margins of the
 machine that predicts. `split` trains on one half of the training rows and takes the same quantile of the
 margins of the other half, which is guaranteed to cover. `folds` takes 5-fold cross-validated margins, as
-machines without leave-one-out do. Printed are the mean coverage on the test rows and the mean number of labels
-per set. `se` is the standard error of the coverage on one split, over the choice of both halves. All machines
-are ODMs with the RBF kernel and default parameters; one thread.
+machines without leave-one-out do. Printed are the mean coverage on the test rows and the mean number of
+labels per set. `se` is the standard error of the coverage on one split, over the choice of both halves. All
+machines are ODMs with the RBF kernel and default parameters; one thread.
 """
 
 from __future__ import annotations

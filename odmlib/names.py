@@ -15,4 +15,10 @@ CONVERTED = "converted"  # instead of a status: another program trained the mode
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 QUANTILES = ("0.05", "0.25", "0.5", "0.75", "0.95")  # of the margins, in reports and model files
 SUBSET_METHODS = ("stratified", "random")  # of odm-subset
-SCHEMES = ("binary", "ovo", "ovr", "joint")  # what the outputs of a model mean: model/schemes.py
+SCHEMES = (
+    "binary",
+    "ovo",
+    "ovr",
+    "joint",
+    "regression",
+)  # what the outputs of a model mean: model/schemes.py

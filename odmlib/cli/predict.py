@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odmlib.cli.common import one_line, refuse_overwriting, run_tool, say, shown_name, warn
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PROGRAM = "odm-predict"
 
 DESCRIPTION = """\
-Predict the labels of data in LIBSVM format, one per line of output_file.
+Predict the labels (regression: the targets) of data in LIBSVM format, one per line of output_file.
 test_file or model_file may be - (standard input); output_file may be - (standard
 output), then the accuracy goes to stderr. Test rows need a label; any number will do
 where the true one is not known. Rows are predicted as they come: memory does not grow
@@ -78,12 +78,16 @@ class Answers:
     """The lines that a model writes for rows, and the sums over all of them."""
 
     def __init__(self, model: Model, arguments: argparse.Namespace):
-        self.model, self.arguments = model, arguments
+        from odmlib.model.regression import RegressionSums
+
+        self.model, self.arguments, self.sums = model, arguments, RegressionSums()
         self.n_rows = self.right = self.inside = self.members = 0
         self.warned: set[str] = set()
         if arguments.b == "1":
             model.require_probabilities()
-        if arguments.coverage is not None:
+        if arguments.coverage is not None and model.is_regression:
+            self.interval = model.interval(arguments.coverage)
+        elif arguments.coverage is not None:
             self.threshold = model.threshold_for(arguments.coverage)
 
     def header(self) -> bytes:
@@ -92,15 +96,22 @@ class Answers:
     def lines(self, rows: Dataset, labels: Floats) -> Iterator[bytes]:
         """The lines of some rows; they are counted in the sums."""
         model, arguments = self.model, self.arguments
+        places: Any = None
         words: Floats | list[str] | None = None
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            if arguments.b == "1":
+            if model.is_regression:
+                words = self.predicted(model.predict(rows, arguments.threads), labels)
+            elif arguments.b == "1":
                 words = model.predict_proba(rows, arguments.threads)
                 places = words.argmax(axis=1)
             elif arguments.scores:
                 words = model.decision_function(rows, arguments.threads)
                 places = model.positions_for(words)
+                if "conformal_scores" in model.lists:
+                    import numpy as np
+
+                    words = np.stack([words, model.p_values_for(words)], axis=1)
             elif arguments.coverage is not None:
                 scores = model.decision_function(rows, arguments.threads)
                 places = model.positions_for(scores)
@@ -112,9 +123,25 @@ class Answers:
             if kind not in self.warned:
                 warn(PROGRAM, str(warning.message))
             self.warned.add(kind)
+        if places is None:
+            return number_lines(words)
         self.n_rows += len(places)
         self.right += int((model.labels[places] == labels).sum())
         return output_lines(model, places, words)
+
+    def predicted(self, numbers: Floats, targets: Floats) -> Floats:
+        """The predictions of a regression, with the ends of their intervals where these are wanted."""
+        self.n_rows += len(numbers)
+        if numbers.ndim > 1:
+            return numbers
+        self.sums.add(numbers, targets)
+        if self.arguments.coverage is None:
+            return numbers
+        import numpy as np
+
+        ends = np.add.outer(numbers, np.array([0.0, *self.interval]))
+        self.inside += int(((ends[:, 1] <= targets) & (targets <= ends[:, 2])).sum())
+        return ends
 
     def label_sets(self, scores: Floats, labels: Floats) -> list[str]:
         """The labels of the set of every row, in the order of the model."""
@@ -127,6 +154,9 @@ class Answers:
         ]
 
     def summary(self) -> Iterator[str]:
+        if self.model.is_regression:
+            yield from self.errors()
+            return
         if self.model.labels.dtype.kind not in "fiub":
             say(PROGRAM, "the labels of this model are not numbers: no accuracy")
             return
@@ -135,6 +165,25 @@ class Answers:
         if self.arguments.coverage is not None:
             share = f"{100 * self.inside / n:g}% ({self.inside}/{n})"
             yield f"Coverage = {share}, {self.members / n:.4g} labels per set"
+
+
+    def errors(self) -> Iterator[str]:
+        """LIBSVM's lines for regression, and how many intervals hold their target."""
+        if self.model.n_outputs > 1:
+            say(PROGRAM, "the model has several outputs, a data file has one target per row: no error")
+            return
+        yield from self.sums.measures().lines(behind=" (regression)")
+        if self.arguments.coverage is not None:
+            share = f"{100 * self.inside / self.n_rows:g}% ({self.inside}/{self.n_rows})"
+            yield f"Coverage = {share} (regression)"
+
+
+def number_lines(numbers: Any, block_rows: int = BLOCK_ROWS) -> Iterator[bytes]:
+    """The numbers of each row, in full precision."""
+    for begin in range(0, len(numbers), block_rows):
+        block = numbers[begin : begin + block_rows]
+        lines = block.reshape(len(block), -1).tolist()
+        yield "".join(f"{' '.join(map(repr, row))}\n" for row in lines).encode()
 
 
 def make_parser() -> ToolParser:
@@ -150,12 +199,14 @@ def make_parser() -> ToolParser:
     parser.option(
         "--scores",
         "each line is the label, then the decision values in full precision: one for two classes "
-        "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more",
+        "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more; "
+        "odmo: one, and its p-value",
     )
     parser.option(
         "--coverage P",
         "each line is the label, then the labels of a set that holds the true one for about P of the rows "
-        "(0 < P < 1); the model must come from odm-train --coverage 1",
+        "(0 < P < 1); regression: the prediction and the ends of an interval that holds the target as often; "
+        "the model must come from odm-train --coverage 1",
         type=coverage,
     )
     parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)

@@ -34,6 +34,11 @@ def describe_data(labels: Any, rows: int, features: int, nonzeros: int, n_unlabe
 
 def describe_problem(problem: Problem) -> str:
     rows = problem.rows
+    if problem.targets is not None:
+        size = f"{rows.n_rows} rows, {rows.n_features} features, {rows.n_nonzeros} nonzeros"
+        return f"{size}, targets from {problem.targets.min():g} to {problem.targets.max():g}"
+    if problem.one_class:
+        return f"{rows.n_rows} rows, {rows.n_features} features, {rows.n_nonzeros} nonzeros, one class"
     return describe_data(problem.labels, rows.n_rows, rows.n_features, rows.n_nonzeros, problem.n_unlabeled)
 
 
@@ -69,6 +74,11 @@ def describe_model(model: Model) -> Iterator[str]:
         )
     if probability := report.get("probability"):
         yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
+    if novelty := report.get("novelty"):
+        yield (
+            f"threshold {novelty['threshold']:.4g} from {novelty['source']}: "
+            f"{100 * novelty['false_alarms']:.3g}% of new rows like these will be called novel"
+        )
     if label_sets := report.get("label_sets"):
         yield f"label sets from {label_sets['source']} of {label_sets['rows']} rows"
     if compression := report.get("compression"):
@@ -76,8 +86,9 @@ def describe_model(model: Model) -> Iterator[str]:
     if shift := report["details"].get("shift"):
         yield f"the kernel is not positive semidefinite: trained with {shift:.3g} added to its diagonal"
     support = "" if model.n_support is None else f"{model.n_support} support vectors; "
+    what = "residuals" if model.is_regression else "margins"
     yield (
-        f"{support}margins: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
+        f"{support}{what}: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
         f"minimum {margin['min']:.4g}, median {margin['quantiles']['0.5']:.4g}"
     )
 

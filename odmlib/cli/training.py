@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from odmlib.cli.common import bad_values_as_usage, shown_name
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
 from odmlib.errors import OdmError, ParameterError
+from odmlib.machines.declarations import DECLARATIONS
 from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions, option_fields
 
@@ -55,11 +56,18 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     if "shrinking" in given:
         given["shrinking"] = given["shrinking"] == "1"
+    given = {own_name(name, given.get("machine")): value for name, value in given.items()}
     if arguments.w:
         from odmlib.data.labels import python_label
 
         given["class_weight"] = {python_label(label): weight for label, weight in arguments.w}
     return given
+
+
+def own_name(name: str, machine: str | None) -> str:
+    """The option that a flag means: -p is epsilon for odmr."""
+    declaration = DECLARATIONS.get(machine or "")
+    return name if declaration is None else declaration.flags.get(name, name)
 
 
 def checked_options(arguments: argparse.Namespace) -> TrainOptions:

@@ -22,8 +22,11 @@ per output, or a section of coefficients before the vectors; an output without a
 A model that sends rows to one of K regions (key `regions`, RoutedFunction in model/functions.py) has 2 K
 columns of coefficients, and as many offsets, though it has one output.
 
+A model of regression (scheme regression) has the key `outputs` instead of `label_type` and `labels`.
+
 Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing),
-margin_quantiles, compressed_from (support vectors before odm-compress), and EXTRAS of text_writer.py.
+margin_quantiles, compressed_from (support vectors before odm-compress), and EXTRAS and LISTS of
+text_writer.py.
 `status converted` says that another program trained the model; what it does not tell (C, objective, gap,
 margins ...) is then missing. Numbers are written so that they read back exactly. Counts in the header are
 only compared with what the file holds; no memory is taken on their word. Nothing in the file depends on the
@@ -38,6 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,6 +54,7 @@ from odmlib.data.labels import are_distinct, python_label, read_labels, show_lab
 from odmlib.data.reading import parse_rows
 from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
 from odmlib.kernels.formula import KernelFormula
+from odmlib.machines.declarations import DECLARATIONS
 from odmlib.model.functions import (
     Function,
     KernelFunction,
@@ -59,7 +64,7 @@ from odmlib.model.functions import (
 )
 from odmlib.model.model import Model
 from odmlib.model.schemes import n_outputs
-from odmlib.model.text_writer import EXTRA_LENGTHS, EXTRAS, MAGIC, VERSION, array_names
+from odmlib.model.text_writer import EXTRA_LENGTHS, EXTRAS, LISTS, MAGIC, VERSION, array_names
 from odmlib.names import CONVERTED, KERNELS, MACHINES, QUANTILES, SCHEMES, STATUSES
 from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
 
@@ -224,17 +229,9 @@ class ModelReader:
         formula, parameters = self._parameters(machine)
         tool = self.take("tool", str, "the program that made the file")
         scheme = self.take_if_there("scheme", _one_of(SCHEMES), "one of " + ", ".join(SCHEMES), "binary")
-        label_type = self.take("label_type", str, "a type of label")
-        labels = self.take("labels", lambda text: _labels(label_type, text), "labels")
-        if scheme == "binary" and (len(labels) != 2 or labels[0] == labels[1]):
-            raise self.fault(f"labels: expected two different labels, found {show_labels(labels)}")
-        if len(labels) < 2 or not are_distinct(labels):
-            raise self.fault(f"labels: expected two or more different labels, found {show_labels(labels)}")
-        outputs = n_outputs(scheme, len(labels))
-        if outputs > max(FREE_OUTPUTS, self.size):
-            raise self.fault(
-                f"labels: {len(labels)} classes make {outputs} outputs, more than the file can hold"
-            )
+        if (scheme == "regression") != (DECLARATIONS[machine].learns == "targets"):
+            raise self.fault(f"scheme: machine {machine} has no models of scheme {scheme}")
+        labels, outputs = self._labels_and_outputs(scheme)
         n_features = self.take("features", whole(MAX_FEATURES), f"a whole number up to {MAX_FEATURES}")
         zero_based = self.take("zero_based", _one_of(("0", "1")), "0 or 1") == "1"
         report = self._report(machine, formula.name, parameters, scheme, labels, n_features, tool)
@@ -246,11 +243,53 @@ class ModelReader:
         }
         if len({key in extras for key in ("probability_slopes", "probability_offsets")}) > 1:
             raise self.fault("probability_slopes and probability_offsets belong together; one is missing")
+        lists = self._lists()
         self.refuse_rest()
         report["support_vectors"] = function.n_vectors
         return Model(
-            machine, formula, labels, n_features, function, parameters, report, zero_based, scheme, extras
+            machine,
+            formula,
+            labels,
+            n_features,
+            function,
+            parameters,
+            report,
+            zero_based,
+            scheme,
+            extras,
+            lists,
         )
+
+    def _lists(self) -> dict[str, tuple[float, ...]]:
+        found: dict[str, tuple[float, ...]] = {}
+        for pair in LISTS:
+            for key in pair:
+                if key in self.fields:
+                    count = self.fields[key][0].count(" ") + 1
+                    found[key] = tuple(self.take_numbers(key, count).tolist())
+            if len({len(found.get(key, ())) for key in pair}) > 1:
+                raise self.fault(f"{' and '.join(pair)} must be equally long")
+            for key in pair:
+                if any(before > behind for before, behind in pairwise(found.get(key, ()))):
+                    raise self.fault(f"{key}: expected numbers that ascend")
+        return found
+
+    def _labels_and_outputs(self, scheme: str) -> tuple[Any, int]:
+        if scheme == "regression":
+            most = max(FREE_OUTPUTS, self.size)
+            return np.empty(0), self.take("outputs", whole(most, least=1), "a count of outputs")
+        label_type = self.take("label_type", str, "a type of label")
+        labels = self.take("labels", lambda text: _labels(label_type, text), "labels")
+        if scheme == "binary" and (len(labels) != 2 or labels[0] == labels[1]):
+            raise self.fault(f"labels: expected two different labels, found {show_labels(labels)}")
+        if len(labels) < 2 or not are_distinct(labels):
+            raise self.fault(f"labels: expected two or more different labels, found {show_labels(labels)}")
+        outputs = n_outputs(scheme, len(labels))
+        if outputs > max(FREE_OUTPUTS, self.size):
+            raise self.fault(
+                f"labels: {len(labels)} classes make {outputs} outputs, more than the file can hold"
+            )
+        return labels, outputs
 
     def _parameters(self, machine: str) -> tuple[KernelFormula, dict[str, Any]]:
         kernel = self.take("kernel", _one_of(KERNELS), "a kernel: " + ", ".join(KERNELS))

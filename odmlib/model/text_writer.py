@@ -43,6 +43,13 @@ EXTRAS = (
 EXTRA_LENGTHS = {"coverage_margins": len(LEVELS)}
 
 
+# Further optional parts, each a list of any length; the members of a pair go together and are equally long.
+LISTS = (
+    ("conformal_scores", "conformal_levels"),  # odmo: decision values, and p-values below them
+    ("residual_scores", "residual_levels"),  # odmr: targets less predictions of left-out rows; parts below
+)
+
+
 class Section(NamedTuple):
     """A part of the body: lines of a leading number and a row each."""
 
@@ -112,7 +119,12 @@ def check_numbers(model: Model) -> None:
     numbers: dict[str, Any] = {
         name: value for name, value in model.parameters.items() if not isinstance(value, str)
     }
-    numbers |= known | {f"margin_{name}": value for name, value in report["margin"].items()} | model.extras
+    numbers |= (
+        known
+        | {f"margin_{name}": value for name, value in report["margin"].items()}
+        | model.extras
+        | model.lists
+    )
     numbers |= {"offsets": function.offsets, "coefficients": function.terms.values}
     if isinstance(function, LinearFunction):
         numbers["bias weights"] = function.bias_weights
@@ -149,8 +161,11 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
         yield name, value if isinstance(value, str) else number_text(value)
     if model.scheme != "binary":
         yield "scheme", model.scheme
-    yield "label_type", label_type
-    yield "labels", labels
+    if model.is_regression:
+        yield "outputs", model.n_outputs
+    else:
+        yield "label_type", label_type
+        yield "labels", labels
     yield "features", model.n_features
     yield "zero_based", int(model.zero_based)
     for name in ("rows", "nonzeros", "status", "solver", "iterations"):
@@ -167,6 +182,8 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
         yield "compressed_from", report["compressed_from"]
     for key in sorted(model.extras, key=EXTRAS.index):
         yield key, numbers_text(model.extras[key])
+    for key in (key for pair in LISTS for key in pair if key in model.lists):
+        yield key, numbers_text(model.lists[key])
     if model.function.offsets.any():
         yield "offsets", numbers_text(model.function.offsets)
     if isinstance(model.function, RoutedFunction):

@@ -32,7 +32,7 @@ def test_levels_promise_no_less_than_asked_for():
 
 
 def test_exchangeable_margins_are_covered():
-    """The quantile itself: of n + 1 margins in random order the last is at least the threshold of the others."""
+    """The quantile itself: of n + 1 margins in random order the last is at least that of the others."""
     rng = np.random.default_rng(0)
     inside = [
         (draw := rng.standard_normal(101))[-1] >= threshold_for(thresholds(draw[:-1]), 0.9)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -53,7 +55,7 @@ def test_sets_grow_with_coverage():
     X, y, X_test, _ = halves("digits.txt")
     model = odmlib.train(X, y, coverage=True)
     sets = [model.predict_set(X_test, coverage) for coverage in (0.5, 0.8, 0.9, 0.99)]
-    for smaller, larger in zip(sets[:-1], sets[1:], strict=True):
+    for smaller, larger in pairwise(sets):
         assert (smaller <= larger).all()
     assert model.predict_set(X_test, 0.99999).all()  # more than 300 rows can promise
 

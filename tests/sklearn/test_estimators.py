@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import odmlib
-from odmlib.options import option_fields
+from odmlib.options import DEFAULTS, option_fields
 from odmlib.sklearn import (
     KMOMDClassifier,
     LinearODM,
@@ -230,7 +230,7 @@ def test_parameters_are_odmlibs():
         assert set(make().get_params()) <= known
         for option in option_fields():
             if option.name in make().get_params() and option.name not in (*OWN_PARAMETERS, "lambda_"):
-                assert make().get_params()[option.name] == option.default
+                assert make().get_params()[option.name] == DEFAULTS.get(option.name, option.default)
     with pytest.raises(TypeError, match=r"ODMClassifier\(\) got an unexpected keyword argument 'kernal'"):
         ODMClassifier(kernal="rbf")
     assert repr(ODMClassifier(C=3)) == "ODMClassifier(C=3)"
