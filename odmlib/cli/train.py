@@ -111,8 +111,10 @@ def check_files(arguments: argparse.Namespace) -> None:
             if output is not None:
                 raise UsageError(message)
         return
-    if arguments.search and arguments.model_file is None and arguments.margins is not None:
-        raise UsageError("--margins are those of a model; -C makes one only if a model file is named")
+    if arguments.search and arguments.model_file is None:
+        for flag in ("margins", "report", "assigned"):
+            if getattr(arguments, flag) is not None:
+                raise UsageError(f"--{flag} is about a model; -C makes one only if a model file is named")
     if arguments.model_file is None and not (arguments.loo or arguments.search):  # which may want no model
         if arguments.training_set_file == "-":
             raise UsageError("name a model file when the training set comes from standard input")

@@ -252,6 +252,8 @@ def test_train_search(run, tools):
     for words, message in [
         ("-C -c 1 -g 1 d", "nothing to search"),
         ("-C --margins x d", "only if a model file is named"),
+        ("-C --report x d", "only if a model file is named"),
+        ("-C -s 5 --assigned x d", "only if a model file is named"),
     ]:
         wrong = tools.train(words)
         assert wrong.code == 2 and message in wrong.err

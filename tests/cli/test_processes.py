@@ -52,7 +52,11 @@ def end_of(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
     ("options", "n_rows", "n_classes"),
     [
         ("-t 0 --solver dcd -c 1000 -h 0", 30_000, 2),
-        ("-t 0 --solver svrg -c 1000 -j 1", 30_000, 300),  # SVRG soon ends at the limit of rounding: many tasks
+        (
+            "-t 0 --solver svrg -c 1000 -j 1",
+            30_000,
+            300,
+        ),  # SVRG soon ends at the limit of rounding: many tasks
         ("-t 2 -g 0.1 -c 1000 -m 20", 6_000, 2),
     ],
     ids=["dcd", "svrg", "kernel"],
