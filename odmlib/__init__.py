@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from odmlib.errors import (
         ConvergenceWarning,
         DataFormatError,
+        DataWarning,
         FallbackWarning,
         ModelFormatError,
         OdmError,
@@ -56,6 +57,7 @@ _HOMES = {
     "ModelFormatError": "odmlib.errors",
     "RangeFormatError": "odmlib.errors",
     "ConvergenceWarning": "odmlib.errors",
+    "DataWarning": "odmlib.errors",
     "FallbackWarning": "odmlib.errors",
 }
 
@@ -63,6 +65,7 @@ __all__ = [
     "ConvergenceWarning",
     "DataCheck",
     "DataFormatError",
+    "DataWarning",
     "Dataset",
     "FallbackWarning",
     "GridPoint",

@@ -47,3 +47,7 @@ class FallbackWarning(UserWarning):
 
 class ConvergenceWarning(UserWarning):
     """Training stopped before the duality gap reached the tolerance."""
+
+
+class DataWarning(UserWarning):
+    """The data are probably not what the machine is made for; the message says what was seen."""

@@ -26,13 +26,14 @@ from odmlib._core.arrays import Floats
 from odmlib.cli.parser import Finished, UsageError
 from odmlib.cli.train import make_options, make_parser
 from odmlib.cli.training import as_in_file, read_weights
+from odmlib.data.advice import targets_message
 from odmlib.data.dataset import Dataset
 from odmlib.data.files import Source, Target
 from odmlib.data.labels import python_label
 from odmlib.data.precomputed import test_values, training_matrix
 from odmlib.data.problem import Problem
 from odmlib.data.reading import read_dataset
-from odmlib.errors import ConvergenceWarning, ParameterError
+from odmlib.errors import ConvergenceWarning, DataWarning, ParameterError
 from odmlib.machines.building import convergence_message
 from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
@@ -209,6 +210,8 @@ def svm_train(arg1: Any, arg2: Any = None, arg3: Any = None) -> Any:
     weights = None if parameter.weights_file is None else read_weights(parameter.weights_file, rows.n_rows)
     problem = Problem.from_arrays(rows, data.y, weights, options.class_weight)
     problem.require_classes(options.machine)
+    if (message := targets_message(problem)) is not None:
+        warnings.warn(message, DataWarning, stacklevel=2)
     if parameter.n_folds is not None:
         accuracy = 100.0 * cross_validate(problem, options, parameter.n_folds).accuracy
         print(f"Cross Validation Accuracy = {accuracy:g}%")

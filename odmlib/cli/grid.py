@@ -215,7 +215,7 @@ class FollowedSearch:
         self.folds = arguments.v or FOLDS
         self.validation = "leave-one-out" if self.loo else f"folds={self.folds}"
         self.file: ResultFile | None = None
-        self.line = ProgressLine(None if self.quiet else sys.stderr)
+        self.line = ProgressLine(None if self.quiet else sys.stderr, program)
         self.result: GridResult | None = None
         self.started, self.done = 0.0, 0
 

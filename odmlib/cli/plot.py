@@ -232,7 +232,7 @@ def draw_accuracy(arguments: argparse.Namespace) -> list[Chart]:
         for value in values:
             with_value(options, over, value)
     problem, _, _ = read_problem(arguments, options)
-    with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
+    with ProgressLine(None if arguments.quiet else sys.stderr, PROGRAM) as progress:
         return [accuracy_chart(problem, options.but(callback=progress), over, values, arguments.v)]
 
 

@@ -142,9 +142,21 @@ def output_lines(
 
 
 def print_accuracy(model: Model, places: Places, labels: Floats, to_stderr: bool) -> None:
+    import numpy as np
+
+    from odmlib.data.labels import show_labels
+
     if model.labels.dtype.kind not in "fiub":
         say(PROGRAM, "the labels of this model are not numbers: no accuracy")
         return
+    unseen = ~np.isin(labels, model.labels)
+    if unseen.any():
+        which = show_labels(np.unique(labels[unseen]))
+        say(
+            PROGRAM,
+            f"{unseen.sum()} of {len(labels)} rows have labels that were not in training ({which}); "
+            f"the model knows the labels {show_labels(model.labels)}",
+        )
     right = int((model.labels[places] == labels).sum())
     line = f"Accuracy = {100 * right / len(labels):g}% ({right}/{len(labels)}) (classification)"
     print(line, file=sys.stderr if to_stderr else sys.stdout, flush=True)

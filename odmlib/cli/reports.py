@@ -35,6 +35,21 @@ def describe_problem(problem: Problem) -> str:
     return describe_data(problem.labels, rows.n_rows, rows.n_features, rows.n_nonzeros, problem.n_unlabeled)
 
 
+def tell_of_data(
+    program: str, problem: Problem, options: TrainOptions, arguments: argparse.Namespace
+) -> None:
+    """What was read, and what its user may want to know before the work begins."""
+    from odmlib.data.advice import targets_message, training_hints
+
+    tell = teller(arguments, program)
+    tell(describe_problem(problem))
+    if (message := targets_message(problem)) is not None:
+        warn(program, message)
+    if not arguments.quiet:
+        for hint in training_hints(problem, options.kernel, shown_name(arguments.training_set_file)):
+            tell(f"hint: {hint}")
+
+
 def warn_of_many_folds(program: str, folds: int, problem: Problem) -> None:
     if folds > problem.rows.n_rows:
         warn(program, f"{folds} folds for {problem.rows.n_rows} rows: leaving out one row at a time")

@@ -147,7 +147,7 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         if arguments.spark is None:
             problem, serials, n_columns = read_problem(arguments, options)
             read_seconds = time.perf_counter() - started
-            tell(reports.describe_problem(problem))
+            reports.tell_of_data(PROGRAM, problem, options, arguments)
         if arguments.search and problem is not None:
             from odmlib.cli.grid import short_search
 
@@ -189,7 +189,7 @@ def learn(arguments: argparse.Namespace, options: TrainOptions, problem: Problem
     from odmlib.selection.training import train_model
     from odmlib.solvers.trace import Trace
 
-    with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
+    with ProgressLine(None if arguments.quiet else sys.stderr, PROGRAM) as progress:
         trace = Trace(progress)
         traced = options.but(callback=trace)
         if problem is not None:
@@ -235,10 +235,10 @@ def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
         started = time.perf_counter()
         problem, _, _ = read_problem(arguments, options)
         read_seconds = time.perf_counter() - started
-        reports.teller(arguments, PROGRAM)(reports.describe_problem(problem))
+        reports.tell_of_data(PROGRAM, problem, options, arguments)
         reports.warn_of_many_folds(PROGRAM, arguments.v, problem)
         started = time.perf_counter()
-        with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
+        with ProgressLine(None if arguments.quiet else sys.stderr, PROGRAM) as progress:
             result = cross_validate(problem, options.but(callback=progress), arguments.v)
         if result.unfinished:
             warn(PROGRAM, f"training did not converge in {result.unfinished} of {result.n_folds} folds")

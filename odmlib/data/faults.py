@@ -20,6 +20,8 @@ PLAIN = {
     Fault.COMMENT: "expected the end of the line, found a comment",
 }
 
+MODEL_WORDS = (b"odmlib", b"svm_type", b"solver_type")  # at the start of model files
+
 _TOKEN = re.compile(rb"[^ \t\n#]*")
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
@@ -79,6 +81,8 @@ def _oddities(token: bytes) -> str:
 def _bad_label(token: bytes, found: str) -> str:
     if _NOT_FINITE.fullmatch(token.decode("latin-1")):
         return f"expected a finite number, {found}"
+    if token in MODEL_WORDS:
+        return f"expected a number as label, {found} (this looks like a model file, not data)"
     if re.match(rb"\d+:", token):
         return f"expected a label before the first index:value, {found}"
     if re.fullmatch(rb"[-+.\deE]+(,[-+.\deE]+)+", token):

@@ -16,6 +16,7 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.model.functions import Function
 from odmlib.model.schemes import margins_of, winners
+from odmlib.names import CONVERTED
 from odmlib.threads import resolve_threads
 
 if TYPE_CHECKING:
@@ -90,8 +91,9 @@ class Model:
             yield part, self.function.scores(rows.part(part.start, part.stop), threads)
 
     def predict_proba(self, X: Any, threads: int | None = None) -> Floats:
-        """The probability of every label, in the order of `labels`, for every row; the largest belongs to the
-        predicted label. The model must have been trained with probability=True."""
+        """The probability of every label, in the order of `labels`, for every row. The largest belongs to
+        the predicted label, except in models of LIBSVM, which predicts the most probable label only where it
+        gives probabilities. The model must have been trained with probability=True."""
         self.require_probabilities()
         rows = self._fitting(X)
         result = np.empty((rows.n_rows, self.n_classes))
@@ -106,7 +108,8 @@ class Model:
         self.require_probabilities()
         slopes, offsets = (np.array(self.extras[f"probability_{name}"]) for name in ("slopes", "offsets"))
         scores = scores.reshape(-1, self.n_outputs)
-        places = self.positions_for(scores)
+        converted = self.report.get("status") == CONVERTED  # whose program predicts the most probable label
+        places = None if converted else self.positions_for(scores)
         return class_probabilities(self.scheme, scores, slopes, offsets, places, self.n_classes)
 
     def require_probabilities(self) -> None:

@@ -32,8 +32,10 @@ on their word. Nothing in the file depends on the clock or on threads.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -59,31 +61,43 @@ from odmlib.model.text_writer import EXTRAS, MAGIC, VERSION
 from odmlib.names import CONVERTED, KERNELS, MACHINES, QUANTILES, SCHEMES, STATUSES
 from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
 
-FOREIGN = {
-    "svm_type": "a LIBSVM model; odm-convert makes it ours",
-    "solver_type": "a LIBLINEAR model; odm-convert makes it ours",
-    "<": "an HTML or XML page",
-}
+DATA_LINE = re.compile(rb"[-+.\deE]+([ \t]+\d+:|[ \t]*\r?\n|,|$)")  # a row of LIBSVM's format, or of CSV
+FOREIGN_KEYS = {b"svm_type": "libsvm", b"solver_type": "liblinear"}  # of their headers
+FOREIGN_FORMS = tuple(FOREIGN_KEYS.values())
 FREE_OUTPUTS = 1 << 20  # more outputs than this must be backed by as many bytes of the file
 
 
 def load_model(source: Source, max_unpacked: int | None = None) -> Model:
     """Read a model file: a path, `-` for standard input, an open file, or bytes; packed or not.
 
+    Models of LIBSVM and LIBLINEAR are read, too; `load_foreign_model` also takes their number of features.
     Everything in the file is checked before it is believed; a fault raises ModelFormatError with its place.
     A packed file may unpack to `max_unpacked` bytes, by default to 200 times its size and 64 MB.
     """
-    return ModelReader(*read_text(source, max_unpacked, ours=True)).model()
+    text, name = read_text(source, max_unpacked)
+    if (form := form_of(text)) in FOREIGN_FORMS:
+        # by name: the readers of other programs' files are made of this module's
+        return import_module("odmlib.model.foreign.files").foreign_model(text, name, form)
+    return ModelReader(text, name).model()
 
 
-def read_text(source: Source, max_unpacked: int | None, ours: bool) -> tuple[bytearray, str]:
-    """A model file and its name; with `ours` a file that is none of ours is refused before it is read."""
+def form_of(text: bytes | bytearray) -> str | None:
+    """`odmlib`, `libsvm`, `liblinear`, or None."""
+    if text.startswith(MAGIC.encode()):
+        return "odmlib"
+    lines = bytes(text[: 1 << 16]).splitlines()[:50]  # both headers are short; keys may stand in any order
+    keys = {line.split(b" ")[0] for line in lines}
+    return next((form for key, form in FOREIGN_KEYS.items() if key in keys), None)
+
+
+def read_text(source: Source, max_unpacked: int | None) -> tuple[bytearray, str]:
+    """A model file and its name; a file that is no model is refused before it is read."""
     text = bytearray()
     try:
         with open_input(source, max_unpacked, small=True) as stream:
             while len(text) < len(MAGIC) + 1 and (more := stream.read(1 << 16)):
                 text += more
-            if ours:
+            if form_of(text) not in FOREIGN_FORMS:
                 check_magic(bytes(text[:200]), stream.name)
             while more := stream.read(1 << 20):
                 text += more
@@ -105,7 +119,11 @@ def check_magic(start: bytes, name: str) -> None:
                 1,
             )
         raise ModelFormatError(f"expected '{MAGIC} {VERSION}', found '{line[:60]}'", name, 1)
-    hint = next((f" (this looks like {what})" for mark, what in FOREIGN.items() if line.startswith(mark)), "")
+    hint = ""
+    if line.startswith("<"):
+        hint = " (this looks like an HTML or XML page)"
+    elif DATA_LINE.match(start):
+        hint = " (this looks like a data file; are the files in the right order?)"
     found = f"'{line[:60]}'" if line else "nothing" if not start else "an empty line"
     raise ModelFormatError(f"not an odmlib model: expected '{MAGIC} {VERSION}', found {found}{hint}", name, 1)
 

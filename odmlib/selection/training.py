@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from odmlib.data.advice import targets_message
 from odmlib.data.problem import Problem
-from odmlib.errors import ConvergenceWarning, FallbackWarning
+from odmlib.errors import ConvergenceWarning, DataWarning, FallbackWarning
 from odmlib.machines.building import convergence_message
 from odmlib.machines.ssodm import fallback_message
 from odmlib.machines.training import make_problem, make_settings, train_problem
@@ -23,6 +24,8 @@ from odmlib.solvers.control import CONVERGED
 def train(X: Any, y: Any, **options: Any) -> Model:
     settings = make_settings(options)
     problem = make_problem(X, y, settings)
+    if (message := targets_message(problem)) is not None:
+        warnings.warn(message, DataWarning, stacklevel=2)
     model = train_model(problem, settings)
     if (message := fallback_message(model.report)) is not None:
         warnings.warn(message, FallbackWarning, stacklevel=2)
@@ -86,7 +89,8 @@ y: one label per row, of any type; they come back from `predict` as given.
 Options, all by name:
 {_describe_options()}
 
-Warns with ConvergenceWarning if the duality gap did not reach `tol`.
+Warns with ConvergenceWarning if the duality gap did not reach `tol`, and with DataWarning if the labels look
+like targets of a regression.
 
 >>> import numpy as np, odmlib
 >>> X = np.array([[0.0], [1.0], [3.0], [4.0]])

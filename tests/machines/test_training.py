@@ -523,3 +523,10 @@ def test_the_squared_hinge_is_that_of_scikit_learn(C):
     ours = odmlib.train(X, y, kernel="linear", nu=0.0, theta=0.0, C=C, tol=1e-12)
     np.testing.assert_allclose(weights_of(ours)[:-1], theirs.coef_[0], atol=1e-4)
     assert math.isclose(np.mean(ours.predict(X) == y), theirs.score(X, y))
+
+
+def test_labels_that_look_like_targets():
+    X = np.arange(60.0).reshape(30, 2)
+    with pytest.warns(odmlib.DataWarning, match="targets of a regression: 30 different labels in 30 rows"):
+        odmlib.train(X, X[:, 0] + 0.5, kernel="linear", multiclass="ovr")
+    odmlib.train(X, X[:, 0] > 9, kernel="linear")  # warnings are errors here

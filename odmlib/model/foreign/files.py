@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odmlib.data.files import Source, Target, open_output
-from odmlib.errors import ModelFormatError, ParameterError
+from odmlib.errors import ParameterError
 from odmlib.model.foreign.liblinear import LiblinearReader, liblinear_text
 from odmlib.model.foreign.libsvm import LibsvmReader, can_hold_probabilities, libsvm_text
 from odmlib.model.functions import LinearFunction, RoutedFunction
 from odmlib.model.model import Model
-from odmlib.model.text_format import ModelReader, check_magic, read_text
-from odmlib.model.text_writer import MAGIC
+from odmlib.model.text_format import FOREIGN_FORMS, ModelReader, form_of, read_text
 
-FORMS = ("libsvm", "liblinear")
+FORMS = FOREIGN_FORMS
 
 
 def load_foreign_model(source: Source, features: int | None = None, max_unpacked: int | None = None) -> Model:
@@ -31,26 +30,16 @@ def read_any_model(
     source: Source, features: int | None = None, max_unpacked: int | None = None
 ) -> tuple[Model, str]:
     """A model and whose it was: odmlib, libsvm or liblinear, told apart by what the file holds."""
-    text, name = read_text(source, max_unpacked, ours=False)
+    text, name = read_text(source, max_unpacked)
     form = form_of(text)
-    if form == "odmlib":
-        check_magic(bytes(text[:200]), name)
-        return ModelReader(text, name).model(), form
-    if form is None:
-        raise ModelFormatError("not a model of odmlib, LIBSVM or LIBLINEAR", name, 1)
+    if form in FORMS:
+        return foreign_model(text, name, form, features), form
+    return ModelReader(text, name).model(), "odmlib"
+
+
+def foreign_model(text: bytearray, name: str, form: str, features: int | None = None) -> Model:
     reader = LibsvmReader if form == "libsvm" else LiblinearReader
-    return reader(text, name).read(features), form
-
-
-def form_of(text: bytes | bytearray) -> str | None:
-    """`odmlib`, `libsvm`, `liblinear`, or None."""
-    if text.startswith(MAGIC.encode()):
-        return "odmlib"
-    lines = bytes(text[: 1 << 16]).splitlines()[:50]  # both headers are short; keys may stand in any order
-    keys = {line.split(b" ")[0] for line in lines}
-    if b"svm_type" in keys:
-        return "libsvm"
-    return "liblinear" if b"solver_type" in keys else None
+    return reader(text, name).read(features)
 
 
 def default_form(model: Model) -> str:
