@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from odmlib.model.foreign.files import load_foreign_model, save_foreign_model
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
+    from odmlib.selection.cross_validation import CrossValidation
     from odmlib.selection.grid import GridPoint, GridResult, grid_search
     from odmlib.selection.leave_one_out import LeaveOneOut
-    from odmlib.selection.training import leave_one_out, train
+    from odmlib.selection.training import cross_validate, leave_one_out, train
 
 # where each public name lives: imported at first use, so that the tools start fast
 _HOMES = {
@@ -50,6 +51,8 @@ _HOMES = {
     "GridPoint": "odmlib.selection.grid",
     "GridResult": "odmlib.selection.grid",
     "leave_one_out": "odmlib.selection.training",
+    "cross_validate": "odmlib.selection.training",
+    "CrossValidation": "odmlib.selection.cross_validation",
     "LeaveOneOut": "odmlib.selection.leave_one_out",
     "OdmError": "odmlib.errors",
     "ParameterError": "odmlib.errors",
@@ -63,6 +66,7 @@ _HOMES = {
 
 __all__ = [
     "ConvergenceWarning",
+    "CrossValidation",
     "DataCheck",
     "DataFormatError",
     "DataWarning",
@@ -78,6 +82,7 @@ __all__ = [
     "RangeFormatError",
     "__version__",
     "check_data",
+    "cross_validate",
     "grid_search",
     "leave_one_out",
     "load_foreign_model",
@@ -108,4 +113,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted(__all__)

@@ -74,7 +74,7 @@ def bad_values_as_usage() -> Iterator[None]:
     try:
         yield
     except ParameterError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(error.shell) from None
 
 
 def one_line(text: str) -> str:
@@ -115,6 +115,8 @@ def _end(program: str, error: BaseException) -> int:
             _discard_stdout()
             say(program, "terminated")
             return 128 + error.args[0]
+        case ParameterError():
+            say(program, error.shell)
         case OdmError():
             say(program, str(error))
         case OSError():

@@ -51,7 +51,7 @@ def run(argv: Sequence[str]) -> int:
         with open_output(target) as stream:
             stream.writelines(model_text(model) if form == "odmlib" else foreign_text(model, form))
     except ParameterError as error:
-        raise OdmError(f"{shown}: {error}") from None
+        raise OdmError(f"{shown}: {error.shell}") from None
     for remark in remarks:
         warn(PROGRAM, remark)
     if not arguments.quiet:

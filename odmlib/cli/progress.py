@@ -1,4 +1,4 @@
-"""ProgressLine: one line on a terminal, rewritten while a solver works; a line every ten seconds elsewhere."""
+"""ProgressLine: one line on a terminal, rewritten while a solver works; in a file a line every 10 s."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def read_problem(arguments: argparse.Namespace, options: TrainOptions) -> tuple[
         problem.require_classes(options.machine)
         return problem, serials, n_columns
     except ParameterError as error:
-        raise OdmError(f"{shown_name(path)}: {error}") from None
+        raise OdmError(f"{shown_name(path)}: {error.shell}") from None
 
 
 def read_weights(path: str, n_rows: int) -> Floats:
@@ -118,7 +118,7 @@ def read_weights(path: str, n_rows: int) -> Floats:
     try:
         return check_sample_weights(weights, n_rows)
     except ParameterError as error:
-        raise OdmError(f"{shown_name(path)}: {error}") from None
+        raise OdmError(f"{shown_name(path)}: {error.shell}") from None
 
 
 def as_in_file(model: Model, zero_based: bool, serials: Places | None, n_columns: int) -> Model:

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.arrays import Codes, Floats
-from odmlib.data.dataset import Dataset
+from odmlib.data.dataset import Dataset, column_names
 from odmlib.data.labels import python_label, show_labels
 from odmlib.errors import ParameterError
+from odmlib.values import shown_value
 
 
 @dataclass(eq=False)
@@ -26,6 +27,7 @@ class Problem:
     labels: NDArray
     sample_weights: Floats
     class_weights: Floats
+    columns: tuple[str, ...] | None = None  # names of the features, where they have any
 
     @property
     def weights(self) -> Floats:
@@ -56,7 +58,8 @@ class Problem:
         if rows.n_rows == 0:
             raise ParameterError("X has no rows; at least two, of different classes, are needed")
         sample_weights = check_sample_weights(sample_weight, rows.n_rows)
-        return cls(rows, codes, labels, sample_weights, class_weights(class_weight, labels, codes))
+        weights = class_weights(class_weight, labels, codes)
+        return cls(rows, codes, labels, sample_weights, weights, column_names(X))
 
     def take(self, rows: Codes) -> Problem:
         """The problem on some of its rows; every label stays known."""
@@ -159,7 +162,7 @@ def _label_array(y: Any) -> NDArray:
 def _check_object_labels(array: NDArray) -> None:
     for place, label in enumerate(array):
         if label is None or (isinstance(label, float) and not np.isfinite(label)):
-            raise ParameterError(f"y[{place}] is {label!r}; every label must be given and finite")
+            raise ParameterError(f"y[{place}] is {shown_value(label)}; every label must be given and finite")
         if not isinstance(label, (str, bytes, bool, int, float, np.generic)):
             raise ParameterError(
                 f"y[{place}] is of type {type(label).__name__}, expected a string or a number"
@@ -193,7 +196,7 @@ def class_weights(wish: Mapping | str | None, labels: NDArray, codes: Codes) -> 
         return weights
     if isinstance(wish, str):
         if wish != "balanced":
-            raise ParameterError(f"class_weight must be 'balanced' or a mapping, found {wish!r}")
+            raise ParameterError(f"class_weight must be 'balanced' or a mapping, found {shown_value(wish)}")
         counts = np.bincount(codes[codes >= 0], minlength=len(labels))
         return counts.sum() / (len(labels) * counts)
     if not isinstance(wish, Mapping):

@@ -22,9 +22,9 @@ per output, or a section of coefficients before the vectors; an output without a
 A model that sends rows to one of K regions (key `regions`, RoutedFunction in model/functions.py) has 2 K
 columns of coefficients, and as many offsets, though it has one output.
 
-Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing),
-margin_quantiles, and EXTRAS of text_writer.py. `status converted` says that another program trained the
-model; what it does not tell (C, objective, gap, margins ...) is then missing. Numbers are written so that
+Optional keys: scheme (binary where it is missing), columns (names of the features, JSON strings), offsets
+(one per output, 0 where missing), margin_quantiles, and EXTRAS of text_writer.py. `status converted` says
+that another program trained the model; what it does not tell (C, objective, gap, margins ...) is then missing. Numbers are written so that
 they read back exactly. Counts in the header are only compared with what the file holds; no memory is taken
 on their word. Nothing in the file depends on the clock or on threads.
 """
@@ -222,6 +222,7 @@ class ModelReader:
             )
         n_features = self.take("features", whole(MAX_FEATURES), f"a whole number up to {MAX_FEATURES}")
         zero_based = self.take("zero_based", _one_of(("0", "1")), "0 or 1") == "1"
+        columns = self.take_if_there("columns", partial(_columns, n_features), "names of the features", None)
         report = self._report(machine, formula.name, parameters, scheme, labels, n_features, tool)
         function = self._function(formula, n_features, outputs)
         extras = {
@@ -232,7 +233,17 @@ class ModelReader:
         self.refuse_rest()
         report["support_vectors"] = function.n_vectors
         return Model(
-            machine, formula, labels, n_features, function, parameters, report, zero_based, scheme, extras
+            machine,
+            formula,
+            labels,
+            n_features,
+            function,
+            parameters,
+            report,
+            zero_based,
+            scheme,
+            extras,
+            columns=columns,
         )
 
     def _parameters(self, machine: str) -> tuple[KernelFormula, dict[str, Any]]:
@@ -424,6 +435,16 @@ def _labels(kind: str, text: str) -> Any:
         return read_labels(kind, text)
     except ValueError as error:
         raise _Explained(str(error)) from None
+
+
+def _columns(n_features: int, text: str) -> tuple[str, ...]:
+    """The features' names, JSON strings parted by blanks."""
+    names = tuple(str(name) for name in _labels("str", text))
+    if len(names) != n_features:
+        raise _Explained(f"expected {n_features} names, found {len(names)}")
+    if len(set(names)) < len(names):
+        raise _Explained("two features have the same name")
+    return names
 
 
 def _one_of(names: tuple[str, ...]) -> Callable[[str], str]:

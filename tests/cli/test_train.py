@@ -635,3 +635,11 @@ def test_hints(tools, text, words, hint):
 def test_no_hint_of_linear_machines_to_one(tools):
     Path("d").write_text("1 6000:1\n-1 5:1\n1 6000:2\n-1 5:2\n")
     assert "hint" not in tools.train("-t 0 d m").err
+
+
+def test_options_without_effect_are_noted(tools):
+    assert (
+        "odm-train: note: gamma (-g) has no effect with kernel linear\n"
+        in tools.train("-t 0 -g 4 toy.txt m").err
+    )
+    assert tools.train("-q -t Linear toy.txt m2") == (0, "", "")
