@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from odmlib.data.checking import DataCheck, check_data
     from odmlib.data.dataset import Dataset
     from odmlib.data.reading import read_data
+    from odmlib.data.tables import read_table
     from odmlib.data.writing import write_data
     from odmlib.errors import (
         ConvergenceWarning,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Dataset": "odmlib.data.dataset",
     "read_data": "odmlib.data.reading",
+    "read_table": "odmlib.data.tables",
     "check_data": "odmlib.data.checking",
     "DataCheck": "odmlib.data.checking",
     "write_data": "odmlib.data.writing",
@@ -88,6 +90,7 @@ __all__ = [
     "load_foreign_model",
     "load_model",
     "read_data",
+    "read_table",
     "save_foreign_model",
     "train",
     "write_data",

@@ -18,3 +18,10 @@ KERNEL_NUMBERS |= {"poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), "sig
 QUANTILES = ("0.05", "0.25", "0.5", "0.75", "0.95")  # of the margins, in reports and model files
 SUBSET_METHODS = ("stratified", "random")  # of odm-subset
 SCHEMES = ("binary", "ovo", "ovr", "joint")  # what the outputs of a model mean: model/schemes.py
+ARROW_ENDS = (".parquet", ".arrow", ".feather")  # of tables that pyarrow reads
+TABLE_ENDS = (".csv", ".tsv", *(f".{kind}.{end}" for kind in ("csv", "tsv") for end in ("gz", "bz2", "xz")))
+
+
+def is_table_name(path: str) -> bool:
+    """Whether a file's name says that it is a table, and not in LIBSVM format."""
+    return path.lower().endswith((*TABLE_ENDS, *ARROW_ENDS))

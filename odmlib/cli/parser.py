@@ -57,6 +57,7 @@ class ToolParser(argparse.ArgumentParser):
         self.color = False  # Python 3.14 would colour the help
         self._words: dict[str, int] = {}
         self._alone: dict[str, tuple[Sequence[str], str]] = {}
+        self._single: dict[str, str] = {}
         self.option(help_flags, "show this help", action="help")
         self.option("--version", "show the version", action="version", version=f"{program} {__version__}")
         limit = "refuse packed files that unpack to more: bytes, or with K, M or G (default: any size; "
@@ -68,6 +69,7 @@ class ToolParser(argparse.ArgumentParser):
         help: str,
         type: Callable[[str], Any] = str,
         alone: str | None = None,
+        single: str | None = None,
         group: str = "options",
         **details: Any,
     ) -> None:
@@ -75,7 +77,8 @@ class ToolParser(argparse.ArgumentParser):
         are a list where there are several. An option without values is a switch.
 
         `type` makes a value of a word, or raises ValueError. `alone` names the flag that is meant when none
-        of `choices` follows (`-h` of odm-train). `group` is a title in the help.
+        of `choices` follows (`-h` of odm-train). `single` is a first value that stands alone where the others
+        have more words behind them (`-w balanced`). `group` is a title in the help.
         """
         flags = [word for word in usage.split() if word.startswith("-")]
         values = usage.split()[len(flags) :]
@@ -86,6 +89,8 @@ class ToolParser(argparse.ArgumentParser):
         groups = {known.title: known for known in self._action_groups}
         (groups.get(group) or self.add_argument_group(group)).add_argument(*flags, help=help, **details)
         self._words |= dict.fromkeys(flags, len(values))
+        if single is not None:
+            self._single |= dict.fromkeys(flags, single)
         if alone is not None:
             self._alone |= dict.fromkeys(flags, (details["choices"], alone))
 
@@ -132,7 +137,7 @@ class ToolParser(argparse.ArgumentParser):
             choices, meant = self._alone[flag]
             if not rest or rest[0] not in choices:
                 return meant
-        while len(values) < needed:
+        while len(values) < needed and values != [self._single.get(flag)]:
             if not rest or rest[0] == "--" or rest[0] in self._words:
                 found = f"found the option {rest[0]}" if rest and rest[0] != "--" else "found none"
                 wanted = "a value" if needed == 1 else f"{needed} values"

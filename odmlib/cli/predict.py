@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING
 
 from odmlib.cli.common import one_line, refuse_overwriting, run_tool, say, shown_name, warn
 from odmlib.cli.parser import ToolParser, UsageError, positive_whole_number
+from odmlib.cli.tables import add_table_options, is_table, read_test_table
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from odmlib._core.arrays import Floats, Places
     from odmlib.data.dataset import Dataset
     from odmlib.model.model import Model
@@ -48,7 +52,7 @@ def run(argv: Sequence[str]) -> int:
     model = load_model(arguments.model_file)
     if arguments.b == "1":
         model.require_probabilities()
-    rows, labels = RowsForModels(arguments.test_file, arguments.threads).read(model)
+    rows, labels = read_rows(arguments, model)
     numbers = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -86,9 +90,18 @@ def make_parser() -> ToolParser:
     )
     parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
     parser.option("-q --quiet", "do not print the accuracy")
+    add_table_options(parser, one_hot=False)
     for name in ("test_file", "model_file", "output_file"):
         parser.add_argument(name)
     return parser
+
+
+def read_rows(arguments: argparse.Namespace, model: Model) -> tuple[Dataset, NDArray | None]:
+    """The test rows and their labels; a table may have none."""
+    if is_table(arguments, arguments.test_file):
+        table = read_test_table(arguments, arguments.test_file, model)
+        return table.rows, table.labels
+    return RowsForModels(arguments.test_file, arguments.threads).read(model)
 
 
 class RowsForModels:
@@ -141,12 +154,15 @@ def output_lines(
         yield ("\n".join(lines) + "\n").encode()
 
 
-def print_accuracy(model: Model, places: Places, labels: Floats, to_stderr: bool) -> None:
+def print_accuracy(model: Model, places: Places, labels: NDArray | None, to_stderr: bool) -> None:
     import numpy as np
 
     from odmlib.data.labels import show_labels
 
-    if model.labels.dtype.kind not in "fiub":
+    if labels is None:
+        say(PROGRAM, "the table has no column of labels: no accuracy")
+        return
+    if model.labels.dtype.kind not in "fiub" and labels.dtype.kind == "f":
         say(PROGRAM, "the labels of this model are not numbers: no accuracy")
         return
     unseen = ~np.isin(labels, model.labels)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from odmlib.cli.common import refuse_overwriting, run_tool, warn
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
+from odmlib.cli.tables import add_table_options, is_table, read_training_table
+from odmlib.errors import OdmError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +50,13 @@ def scale(argv: Sequence[str], target: str = "-") -> int:
     from odmlib.data.writing import format_rows
 
     def read_data() -> tuple[Dataset, NDArray[np.float64]]:
+        if is_table(options, options.data_file):
+            table = read_training_table(options, options.data_file)
+            if table.labels is None or table.labels.dtype.kind != "f":
+                raise OdmError(
+                    f"{options.data_file}: {table.label_name} holds text; the output needs numbers"
+                )
+            return table.rows, table.labels
         return read_dataset(options.data_file, zero_based=options.zero_based, threads=options.threads)
 
     if options.restore is not None:
@@ -89,6 +98,7 @@ def make_parser() -> ToolParser:
     parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
     parser.option("--zero-based", "indices count from 0, in the data and in the range file")
     parser.option("-q --quiet", "no warnings")
+    add_table_options(parser)
     return parser
 
 

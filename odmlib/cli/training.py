@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from odmlib.cli.common import bad_values_as_usage, shown_name
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
+from odmlib.cli.tables import add_table_options, is_table, read_training_table
 from odmlib.errors import OdmError, ParameterError
 from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions, option_fields
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from odmlib.data.problem import Problem
     from odmlib.model.model import Model
 
+BALANCED = "balanced"
 DATA_FLAGS = ("-w", "-W", "--weights", "--features", "--zero-based")
 
 
@@ -32,10 +34,17 @@ def add_training_options(parser: ToolParser, without: Sequence[str] = ()) -> Non
         if usage.startswith("-h "):  # LIBSVM's shrinking; a bare -h asks for help
             details = {"alone": "--help", "choices": ("0", "1")}
         parser.option(usage, with_default(option), dest=option.name, **details)
-    parser.option("-w LABEL W", "-wLABEL W: weight of a class, repeatable", type=number, action="append")
+    parser.option(
+        "-w LABEL W",
+        "-wLABEL W: weight of a class, repeatable; -w balanced: all classes weigh the same",
+        type=label_or_balanced,
+        action="append",
+        single=BALANCED,
+    )
     parser.option("-W --weights FILE", "row weights, one number per line")
     parser.option("--features N", "number of features", type=positive_whole_number)
     parser.option("--zero-based", "feature indices in the file count from 0")
+    add_table_options(parser)
 
 
 def with_default(option: dataclasses.Field) -> str:
@@ -44,6 +53,10 @@ def with_default(option: dataclasses.Field) -> str:
         return text
     shown = int(option.default) if isinstance(option.default, bool) else option.default
     return f"{text} (default {shown:g})" if isinstance(shown, float) else f"{text} (default {shown})"
+
+
+def label_or_balanced(text: str) -> float | str:
+    return text if text == BALANCED else number(text)
 
 
 def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -55,7 +68,11 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     if "shrinking" in given:
         given["shrinking"] = given["shrinking"] == "1"
-    if arguments.w:
+    if arguments.w and [BALANCED] in arguments.w:
+        if len(arguments.w) > 1:
+            raise UsageError("-w balanced gives every class its weight; -wLABEL W cannot stand beside it")
+        given["class_weight"] = BALANCED
+    elif arguments.w:
         from odmlib.data.labels import python_label
 
         given["class_weight"] = {python_label(label): weight for label, weight in arguments.w}
@@ -89,18 +106,27 @@ def read_problem(arguments: argparse.Namespace, options: TrainOptions) -> tuple[
         arguments.features,
         options.kernel == "precomputed",
     )
-    rows, labels = read_dataset(
-        path,
-        features=features + 1 if precomputed and features else features,  # column 0 holds the serials
-        zero_based=arguments.zero_based or precomputed,
-        threads=options.threads,
-    )
-    serials, n_columns = None, rows.n_features
+    columns, serials = None, None
+    if is_table(arguments, path):
+        if precomputed:
+            raise UsageError("a precomputed kernel is read in LIBSVM format, not from a table")
+        table = read_training_table(arguments, path)
+        rows, labels, columns = table.rows, table.labels, table.names
+        arguments.label_column = table.label_name
+    else:
+        rows, labels = read_dataset(
+            path,
+            features=features + 1 if precomputed and features else features,  # column 0 holds the serials
+            zero_based=arguments.zero_based or precomputed,
+            threads=options.threads,
+        )
+    n_columns = rows.n_features
     if precomputed:
         rows, serials, n_columns = training_matrix(rows, shown_name(path))
     weights = read_weights(arguments.weights, rows.n_rows) if arguments.weights else None
     try:
         problem = make_problem(rows, labels, options.but(sample_weight=weights))
+        problem.columns = columns
         problem.require_classes(options.machine)
         return problem, serials, n_columns
     except ParameterError as error:

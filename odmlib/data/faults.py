@@ -22,6 +22,8 @@ PLAIN = {
 
 MODEL_WORDS = (b"odmlib", b"svm_type", b"solver_type")  # at the start of model files
 
+CSV_HINT = "a CSV table? --csv and odmlib.read_table read one"
+
 _TOKEN = re.compile(rb"[^ \t\n#]*")
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
@@ -86,7 +88,9 @@ def _bad_label(token: bytes, found: str) -> str:
     if re.match(rb"\d+:", token):
         return f"expected a label before the first index:value, {found}"
     if re.fullmatch(rb"[-+.\deE]+(,[-+.\deE]+)+", token):
-        return f"expected one label, {found} (rows with several labels are not supported)"
+        return f"expected one label, {found} ({CSV_HINT}; rows with several labels are not supported)"
+    if re.search(rb"[,;]", token):
+        return f"expected a number as label, {found} ({CSV_HINT})"
     return f"expected a number as label, {found}{_oddities(token)}"
 
 
@@ -97,6 +101,8 @@ def _bad_item(token: bytes, found: str) -> str:
         return f"expected an index that is not negative, {found}"
     if re.match(rb"[-+.\deE]+:", token):
         return f"expected a whole number as index, {found}"
+    if re.fullmatch(rb"[-+.\deE]+", token):
+        return f"{_item(found)} ({CSV_HINT})"
     return _item(found) + _oddities(token)
 
 

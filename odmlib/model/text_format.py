@@ -24,9 +24,9 @@ columns of coefficients, and as many offsets, though it has one output.
 
 Optional keys: scheme (binary where it is missing), columns (names of the features, JSON strings), offsets
 (one per output, 0 where missing), margin_quantiles, and EXTRAS of text_writer.py. `status converted` says
-that another program trained the model; what it does not tell (C, objective, gap, margins ...) is then missing. Numbers are written so that
-they read back exactly. Counts in the header are only compared with what the file holds; no memory is taken
-on their word. Nothing in the file depends on the clock or on threads.
+that another program trained the model; what it does not tell (C, objective, gap, margins ...) is then
+missing. Numbers are written so that they read back exactly. Counts in the header are only compared with what
+the file holds; no memory is taken on their word. Nothing in the file depends on the clock or on threads.
 """
 
 from __future__ import annotations
