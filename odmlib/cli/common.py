@@ -21,7 +21,7 @@ from contextvars import copy_context
 from types import FrameType
 from typing import NoReturn
 
-from odmlib.cli.parser import Finished, UsageError
+from odmlib.cli.parser import Finished, NothingGiven, UsageError
 from odmlib.errors import OdmError, ParameterError
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
@@ -103,6 +103,10 @@ def _end(program: str, error: BaseException) -> int:
     match error:
         case UsageError():
             say(program, f"{error} (see {program} --help)")
+            return MISUSED
+        case NothingGiven():
+            if sys.stderr is not None:
+                print(error, file=sys.stderr)
             return MISUSED
         case BrokenPipeError():
             _discard_stdout()

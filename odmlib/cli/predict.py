@@ -7,11 +7,12 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odmlib.cli.common import one_line, refuse_overwriting, run_tool, say, shown_name, warn
 from odmlib.cli.parser import ToolParser, UsageError, positive_whole_number
 from odmlib.cli.tables import add_table_options, is_table, read_test_table
+from odmlib.errors import OdmError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +43,10 @@ def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
     if arguments.test_file == "-" and arguments.model_file == "-":
         raise UsageError("the test set and the model cannot both come from standard input")
-    refuse_overwriting(arguments.output_file, [arguments.test_file, arguments.model_file])
+    for output in (arguments.output_file, arguments.json):
+        refuse_overwriting(output, [arguments.test_file, arguments.model_file])
+    if arguments.output_file == arguments.json == "-":
+        raise UsageError("only one of the predictions and the report can go to standard output")
     if arguments.b == "1" and arguments.scores:
         raise UsageError("-b 1 and --scores both add numbers behind the label; give one of them")
     from odmlib.data.files import open_output
@@ -53,24 +57,32 @@ def run(argv: Sequence[str]) -> int:
     if arguments.b == "1":
         model.require_probabilities()
     rows, labels = read_rows(arguments, model)
-    numbers = None
+    numbers = scores = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if arguments.b == "1":
             numbers = model.predict_proba(rows, arguments.threads)
             places = numbers.argmax(axis=1)
-        elif arguments.scores:
-            numbers = model.decision_function(rows, arguments.threads)
-            places = model.positions_for(numbers)
+        elif arguments.scores or wants_report(arguments):
+            scores = model.decision_function(rows, arguments.threads)
+            places = model.positions_for(scores)
+            numbers = scores if arguments.scores else None
         else:
             places = model.positions(rows, arguments.threads)
     for warning in caught:
         warn(PROGRAM, str(warning.message))
     with open_output(arguments.output_file) as stream:
         stream.writelines(output_lines(model, places, numbers, header=arguments.b == "1"))
+    to_stderr = "-" in (arguments.output_file, arguments.json)
     if not arguments.quiet:
-        print_accuracy(model, places, labels, to_stderr=arguments.output_file == "-")
+        print_accuracy(model, places, labels, to_stderr)
+    if wants_report(arguments):
+        report(arguments, model, labels, places, numbers if scores is None else scores, to_stderr)
     return 0
+
+
+def wants_report(arguments: argparse.Namespace) -> bool:
+    return arguments.report or arguments.json is not None
 
 
 def make_parser() -> ToolParser:
@@ -88,6 +100,8 @@ def make_parser() -> ToolParser:
         "each line is the label, then the decision values in full precision: one for two classes "
         "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more",
     )
+    parser.option("--report", "print precision, recall, F1 and AUC of every class, too")
+    parser.option("--json FILE", "write these, and the confusion matrix, as JSON; - is stdout")
     parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
     parser.option("-q --quiet", "do not print the accuracy")
     add_table_options(parser, one_hot=False)
@@ -176,6 +190,40 @@ def print_accuracy(model: Model, places: Places, labels: NDArray | None, to_stde
     right = int((model.labels[places] == labels).sum())
     line = f"Accuracy = {100 * right / len(labels):g}% ({right}/{len(labels)}) (classification)"
     print(line, file=sys.stderr if to_stderr else sys.stdout, flush=True)
+
+
+def report(
+    arguments: argparse.Namespace,
+    model: Model,
+    labels: NDArray | None,
+    places: Places,
+    scores: Floats | None,
+    to_stderr: bool,
+) -> None:
+    """Precision, recall, F1 and AUC of every class, as a table and as JSON."""
+    from odmlib.cli.reports import open_wanted, write_report
+    from odmlib.model.metrics import class_scores, classification_report
+
+    if labels is None or (model.labels.dtype.kind not in "fiub" and labels.dtype.kind == "f"):
+        raise OdmError(f"{shown_name(arguments.test_file)}: no labels that the model knows: no report")
+    if scores is not None and arguments.b != "1":
+        scores = class_scores(model.scheme, scores.reshape(len(places), -1), model.n_classes)
+    found = classification_report(model.labels, labels, places, scores)
+    with open_wanted(arguments.json) as stream:
+        write_report(stream, found)
+    if arguments.report:
+        for line in report_lines(found):
+            print(line, file=sys.stderr if to_stderr else sys.stdout)
+
+
+def report_lines(found: dict[str, Any]) -> Iterator[str]:
+    """A table for people; a dash where nothing can be said."""
+    names = ("precision", "recall", "f1", "auc")
+    width = max(5, *(len(one_line(str(one["label"]))) for one in found["classes"]))
+    yield f"{'class':>{width}}" + "".join(f"{name:>11}" for name in (*names, "rows"))
+    for one in [*found["classes"], found["mean"] | {"label": "mean", "rows": found["rows"]}]:
+        numbers = (f"{'-':>11}" if one[name] is None else f"{one[name]:11.4f}" for name in names)
+        yield f"{one_line(str(one['label'])):>{width}}" + "".join(numbers) + f"{one['rows']:11d}"
 
 
 main = partial(run_tool, PROGRAM, run)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from odmlib.data.tables import TableRows
     from odmlib.model.model import Model
 
-GROUP = "tables: CSV, TSV, Parquet, Arrow"
+GROUP = "tables (CSV, TSV, Parquet, Arrow)"
 
 
 def add_table_options(parser: ToolParser, one_hot: bool = True) -> None:

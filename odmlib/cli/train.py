@@ -14,7 +14,14 @@ from odmlib.cli import reports
 from odmlib.cli.common import refuse_overwriting, run_tool, warn
 from odmlib.cli.parser import ToolParser, UsageError
 from odmlib.cli.progress import ProgressLine
-from odmlib.cli.training import add_training_options, as_in_file, checked_options, read_problem
+from odmlib.cli.training import (
+    OUTPUT,
+    add_training_options,
+    as_in_file,
+    checked_options,
+    own_group,
+    read_problem,
+)
 from odmlib.names import SEMI_SUPERVISED_MACHINES
 from odmlib.values import read_whole
 
@@ -24,9 +31,10 @@ if TYPE_CHECKING:
     from odmlib.options import TrainOptions
 
 PROGRAM = "odm-train"
+WORK = "what to do"
 
 DESCRIPTION = """\
-Train an optimal margin distribution machine on data in LIBSVM format.
+Train an optimal margin distribution machine on data in LIBSVM format, or on a table (CSV).
 training_set_file may be - (standard input) and may be packed with gzip, bzip2 or xz;
 model_file defaults to the name of the training file + .model, in this directory.
 """
@@ -62,24 +70,27 @@ def make_parser() -> ToolParser:
     usage = "[options] training_set_file [model_file]"
     parser = ToolParser(PROGRAM, usage, DESCRIPTION, EXAMPLES, help_flags="--help")
     add_training_options(parser)
-    parser.option("-v N", "N-fold cross-validation; writes no model", type=read_whole)
+    parser.option("-v N", "N-fold cross-validation; writes no model", type=read_whole, group=WORK)
     parser.option(
         "-C --search",
         "search C and gamma where they are not given, by cross-validation (-v, default 5) or --loo; "
         "a model of the best is written only if named; odm-grid does more",
+        group=WORK,
     )
     left_out = "leave-one-out accuracy from one fit, and the paper's bound; a model is written only if named"
-    parser.option("--loo", left_out)
-    parser.option("--json FILE", "write a machine-readable report of the run")
-    parser.option("--report FILE", "write a report of the run as one HTML page")
-    parser.option("--margins FILE", "write the margin of every training row, one per line")
-    parser.option("--assigned FILE", "ssodm: write the label found for every unlabeled row, one per line")
+    parser.option("--loo", left_out, group=WORK)
+    parser.option("--json FILE", "write a machine-readable report of the run", group=OUTPUT)
+    parser.option("--report FILE", "write a report of the run as one HTML page", group=OUTPUT)
+    parser.option("--margins FILE", "write the margin of every training row, one per line", group=OUTPUT)
+    assigned = "ssodm: write the label found for every unlabeled row, one per line"
+    parser.option("--assigned FILE", assigned, group=own_group("ssodm"))
     parser.option(
         "--spark MASTER",
         "sodm: train on the Spark cluster of this master (local[2], spark://host:7077, yarn); "
         "training_set_file may be a directory of files, or an address (hdfs://...)",
+        group=own_group("sodm"),
     )
-    parser.option("-q --quiet", "say nothing but warnings and results")
+    parser.option("-q --quiet", "say nothing but warnings and results", group=OUTPUT)
     parser.add_argument("training_set_file")
     parser.add_argument("model_file", nargs="?")
     return parser

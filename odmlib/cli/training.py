@@ -12,8 +12,10 @@ from odmlib.cli.common import bad_values_as_usage, shown_name
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
 from odmlib.cli.tables import add_table_options, is_table, read_training_table
 from odmlib.errors import OdmError, ParameterError
+from odmlib.machines.declarations import DECLARATIONS
 from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions, option_fields
+from odmlib.values import Choice
 
 if TYPE_CHECKING:
     from odmlib._core.arrays import Floats, Places
@@ -21,30 +23,74 @@ if TYPE_CHECKING:
     from odmlib.model.model import Model
 
 BALANCED = "balanced"
+DATA, OUTPUT = "data", "output"
+GROUPS = {  # of the options that machines share
+    "machine": (
+        "machine",
+        "C",
+        "lambda_",
+        "lambda1",
+        "lambda2",
+        "nu",
+        "theta",
+        "bias",
+        "multiclass",
+        "probability",
+    ),
+    "kernel": ("kernel", "degree", "gamma", "coef0"),
+    "solver": ("tol", "cache_mb", "shrinking", "solver", "threads", "seed", "max_iter", "time_limit", "init"),
+}
+SOLVER_NAMES = tuple(
+    dict.fromkeys(
+        name for one in DECLARATIONS.values() for kind in (one.linear, one.kernel) for name in kind.names
+    )
+)
 DATA_FLAGS = ("-w", "-W", "--weights", "--features", "--zero-based")
 
 
 def add_training_options(parser: ToolParser, without: Sequence[str] = ()) -> None:
     """The options of TrainOptions, and those of the data; for every tool that trains."""
-    for option in option_fields():
-        usage = option.metadata["usage"]
-        if not usage or option.name in without:
-            continue
-        details: dict[str, Any] = {"type": option.metadata["kind"].read}
-        if usage.startswith("-h "):  # LIBSVM's shrinking; a bare -h asks for help
-            details = {"alone": "--help", "choices": ("0", "1")}
-        parser.option(usage, with_default(option), dest=option.name, **details)
     parser.option(
         "-w LABEL W",
         "-wLABEL W: weight of a class, repeatable; -w balanced: all classes weigh the same",
         type=label_or_balanced,
+        group=DATA,
         action="append",
         single=BALANCED,
     )
-    parser.option("-W --weights FILE", "row weights, one number per line")
-    parser.option("--features N", "number of features", type=positive_whole_number)
-    parser.option("--zero-based", "feature indices in the file count from 0")
+    parser.option("-W --weights FILE", "row weights, one number per line", group=DATA)
+    parser.option("--features N", "number of features", type=positive_whole_number, group=DATA)
+    parser.option("--zero-based", "feature indices in the file count from 0", group=DATA)
     add_table_options(parser)
+    for option in option_fields():
+        usage = option.metadata["usage"]
+        if not usage or option.name in without:
+            continue
+        kind = option.metadata["kind"]
+        details: dict[str, Any] = {"type": kind.read, "group": group_of(option.name)}
+        if option.name == "solver":
+            details["values"] = SOLVER_NAMES
+        elif isinstance(kind, Choice):
+            details["values"] = kind.names
+        if usage.startswith("-h "):  # LIBSVM's shrinking; a bare -h asks for help
+            details |= {"alone": "--help", "choices": ("0", "1")}
+            del details["type"]
+        parser.option(usage, with_default(option), dest=option.name, **details)
+    for machine in DECLARATIONS.values():
+        if machine.options:
+            parser.fold(own_group(machine.name), machine.name)
+
+
+def group_of(name: str) -> str:
+    """The title in the help under which an option of TrainOptions stands."""
+    for machine in DECLARATIONS.values():
+        if name in machine.options:
+            return own_group(machine.name)
+    return next(title for title, names in GROUPS.items() if name in names)
+
+
+def own_group(machine: str) -> str:
+    return f"options of machine {machine}"
 
 
 def with_default(option: dataclasses.Field) -> str:

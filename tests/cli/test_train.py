@@ -222,13 +222,32 @@ def test_shrinking_flag_and_help(tools):
 
 
 def test_every_flag_is_in_the_help(tools):
-    text = tools.train("--help").out
+    text = tools.train("--help-all").out
     flags = (
         "-s -t -d -g -r -c -n -p -m -e -h -b -w -W -B -v -j -q --machine --kernel --lambda --solver --seed "
         "--max-iter --time-limit --init --features --zero-based --json --quiet --threads --version"
     )
     for flag in flags.split():
         assert flag in text.split() or f"{flag}," in text or f"{flag} " in text, flag
+
+
+def test_options_of_other_machines_are_folded_away(tools):
+    short, full, own = (tools.train(words).out for words in ("--help", "--help-all", "--help ssodm"))
+    assert "--max-cuts" not in short and "--help ssodm" in short and "--max-cuts N" in full
+    assert "--max-cuts N" in own and "--theta" not in own and "--partitions" not in own
+    titles = [line for line in short.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles[1:] == [
+        "data:", "tables (CSV, TSV, Parquet, Arrow):", "machine:", "kernel:", "solver:", "what to do:",
+        "output:", "about the tool:", "examples:",
+    ]  # fmt: skip
+
+
+def test_an_empty_command_line_shows_three_examples(tools):
+    outcome = tools.train()
+    assert (outcome.code, outcome.out) == (2, "")
+    lines = outcome.err.splitlines()
+    assert lines[0] == "usage: odm-train [options] training_set_file [model_file]"
+    assert [line.split()[0] for line in lines[2:5]] == ["odm-train"] * 3 and len(lines) == 6
 
 
 # ---------------------------------------------------------------------------------------- weights
