@@ -19,7 +19,7 @@ from pathlib import Path
 from odmlib._version import __version__
 from odmlib.cli.parser import ToolParser
 
-MODULES = sorted(path.stem for path in Path(__file__).parent.glob("*.py"))
+MODULES = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if path.stem != "manual")
 BASH = "bash-completion/completions"
 ZSH = "zsh/site-functions"
 FISH = "fish/vendor_completions.d"
@@ -28,7 +28,7 @@ FISH = "fish/vendor_completions.d"
 def parsers() -> Iterator[ToolParser]:
     """The parser of every tool."""
     for name in MODULES:
-        module = import_module(f"odmlib.cli.{name}") if name not in ("__init__", "manual") else None
+        module = import_module(f"odmlib.cli.{name}")
         if hasattr(module, "PROGRAM") and hasattr(module, "make_parser"):
             yield module.make_parser()
 

@@ -48,7 +48,7 @@ SOLVER_NAMES = tuple(
 DATA_FLAGS = ("-w", "-W", "--weights", "--features", "--zero-based")
 
 
-def add_training_options(parser: ToolParser, without: Sequence[str] = ()) -> None:
+def add_training_options(parser: ToolParser, without: Sequence[str] = (), tables: bool = True) -> None:
     """The options of TrainOptions, and those of the data; for every tool that trains."""
     parser.option(
         "-w LABEL W",
@@ -61,7 +61,8 @@ def add_training_options(parser: ToolParser, without: Sequence[str] = ()) -> Non
     parser.option("-W --weights FILE", "row weights, one number per line", group=DATA)
     parser.option("--features N", "number of features", type=positive_whole_number, group=DATA)
     parser.option("--zero-based", "feature indices in the file count from 0", group=DATA)
-    add_table_options(parser)
+    if tables:
+        add_table_options(parser)
     for option in option_fields():
         usage = option.metadata["usage"]
         if not usage or option.name in without:

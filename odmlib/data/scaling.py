@@ -270,11 +270,8 @@ def unit_rows(rows: Dataset, norm: str) -> Dataset:
     np.maximum.at(largest, of_each, sizes)
     largest[largest == 0] = 1.0
     relative = sizes / largest[of_each]  # sums of these cannot overflow
-    if norm == "max":
-        lengths = np.ones(rows.n_rows)
-    else:
+    values = np.sign(rows.values) * relative
+    if norm != "max":
         sums = np.bincount(of_each, relative if norm == "l1" else np.square(relative), minlength=rows.n_rows)
-        lengths = sums if norm == "l1" else np.sqrt(sums)
-        lengths[lengths == 0] = 1.0
-    values = np.sign(rows.values) * relative / lengths[of_each]
+        values /= (sums if norm == "l1" else np.sqrt(sums))[of_each] + (sums == 0)[of_each]
     return sound_rows(rows.indptr, rows.indices, values, rows.n_features)

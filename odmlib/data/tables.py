@@ -140,7 +140,7 @@ def _text_table(source: Source, header: bool | None) -> Table:
         except UnicodeDecodeError:
             raise DataFormatError("found bytes that are not UTF-8 text", name) from None
         finally:
-            text.detach().detach()  # type: ignore[attr-defined]  # a file that came open stays so
+            text.detach().detach()  # a file that came open stays so
     if not rows:
         raise DataFormatError("no rows found", name)
     if header is None:
@@ -165,7 +165,8 @@ def _cells(text: io.TextIOWrapper, name: str) -> tuple[list[list[str]], list[int
             "found one column, expected columns parted by commas, semicolons or tabs", name, 1
         )
     reader = csv.reader(chain([first], text), delimiter=separator, strict=True)
-    rows, lines = [], []
+    rows: list[list[str]] = []
+    lines: list[int] = []
     try:
         for row in reader:
             if not row:
@@ -274,7 +275,9 @@ def _extra_place(table: Table, known: set[str]) -> int | None:
     """The column of the labels: by its name, or the only one that is no feature."""
     extra = [place for place, name in enumerate(table.names or ()) if name not in known]
     named = [place for place in extra if (table.names or [])[place].lower() in LABEL_NAMES]
-    return (named or (extra if len(extra) == 1 else [None]))[0]
+    if named:
+        return named[0]
+    return extra[0] if len(extra) == 1 else None
 
 
 def _label_place(table: Table) -> int:

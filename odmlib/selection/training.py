@@ -79,7 +79,7 @@ def cross_validate(X: Any, y: Any, folds: int = 5, **options: Any) -> CrossValid
 
     >>> import odmlib
     >>> X, y = odmlib.read_data("data/iris.txt")
-    >>> odmlib.cross_validate(X, y, folds=5, kernel="linear").accuracy > 0.9
+    >>> odmlib.cross_validate(X, y, folds=5).accuracy > 0.9
     True
     """
     if not isinstance(folds, Integral) or folds < 2:
