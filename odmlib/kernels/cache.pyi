@@ -2,6 +2,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from odmlib.kernels.kernel import Kernel
 
+def bytes_for_two(n_rows: int, wide: bool) -> int: ...
 def bytes_for_all(n_rows: int, wide: bool) -> int: ...
 
 class RowCache:

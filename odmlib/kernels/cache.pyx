@@ -31,6 +31,11 @@ def bytes_for_all(n_rows, wide):
     return n_rows * (row_bytes(n_rows, wide) + SLOT_BYTES) + n_rows * sizeof(int)
 
 
+def bytes_for_two(n_rows, wide):
+    """The least budget of a cache: two rows."""
+    return 2 * (row_bytes(n_rows, wide) + SLOT_BYTES) + n_rows * sizeof(int)
+
+
 cdef index_t row_bytes(index_t n_rows, bint wide):
     """Whole cache lines: rows start aligned."""
     return max(<index_t>1, (n_rows * <index_t>(sizeof(double) if wide else sizeof(kernel_t)) + 63) // 64) * 64
@@ -57,7 +62,7 @@ cdef class RowCache:
         self.n_columns = kernel.n_rows
         self._row_bytes = row_bytes(self.n_columns, wide)
         table_bytes = self.n_columns * <index_t>sizeof(int)
-        least = 2 * (self._row_bytes + SLOT_BYTES) + table_bytes
+        least = bytes_for_two(self.n_columns, wide)
         if budget_bytes < least and self.n_columns > 1:
             raise ParameterError(
                 f"the kernel cache of {budget_bytes / MEGABYTE:.3g} MB does not hold two kernel rows of"

@@ -52,9 +52,23 @@ cdef extern from "panel_jobs.h" nogil:
         index_t last
         int n_threads
 
+    ctypedef struct odm_symmetric_job:
+        odm_kernel_formula formula
+        odm_rows rows
+        index_t n_rows
+        index_t n_columns
+        index_t slab
+        const double *coefficients
+        double *sums
+        index_t n_parts
+        index_t first_panel
+        index_t last_panel
+        int n_threads
+
 
 # sums of kernel values with coefficients; -1 when memory ran out
 cdef int kernel_sums(odm_sums_job *job) noexcept nogil
+cdef int kernel_symmetric(odm_symmetric_job *job) noexcept nogil
 
 # the numbers of a KernelFormula as panel.h wants them
 cdef odm_kernel_formula compiled_formula(formula)
@@ -67,6 +81,8 @@ cdef class Kernel:
     cdef readonly index_t n_rows
     # products in float64 because float32 would lose digits of the kernel value
     cdef readonly bint precise
+    # float32 makes no error in products: see products_are_exact
+    cdef readonly bint exact_products
     cdef public int threads
     # added to k(i, i); see shift.py
     cdef readonly double shift

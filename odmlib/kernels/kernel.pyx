@@ -17,6 +17,7 @@ from odmlib._core.types cimport column_t, index_t, kernel_t, value_t
 cdef extern from "panel.h" nogil:
     int odm_kernel_block(const odm_block_job *job, bint precise) noexcept
     int odm_kernel_sums(odm_sums_job *job) noexcept
+    int odm_kernel_symmetric(odm_symmetric_job *job) noexcept
 
 odm_use_pool(parallel_for)
 
@@ -40,6 +41,10 @@ CHECK_ROWS = 256                      # rows of such a matrix that are checked a
 
 cdef int kernel_sums(odm_sums_job *job) noexcept nogil:
     return odm_kernel_sums(job)
+
+
+cdef int kernel_symmetric(odm_symmetric_job *job) noexcept nogil:
+    return odm_kernel_symmetric(job)
 
 
 cdef odm_kernel_formula compiled_formula(formula):
@@ -96,6 +101,7 @@ cdef class Kernel:
             singles = data.values.astype(np.float32)
             self._singles = singles
             self._single_norms = squared_norms(data.indptr, singles.astype(np.float64))
+            self.exact_products = products_are_exact(data.values, largest)
         self._diagonal = self.formula.on_diagonal(exact_norms)
 
     def _take_matrix(self, matrix):
@@ -125,6 +131,21 @@ cdef class Kernel:
         """k(i, i) of every row, float64."""
         return np.array(self._diagonal)
 
+    def squared_norms(self):
+        """|x|^2 of every row; 0 for a precomputed kernel, which has no rows."""
+        return np.zeros(self.n_rows) if self._precomputed else np.array(self._norms)
+
+    @property
+    def most_nonzeros(self):
+        """Of any row."""
+        return 0 if self._precomputed else int(np.diff(np.asarray(self._starts)).max(initial=0))
+
+    def bound(self):
+        """No value is larger in size; without the shift."""
+        if self._precomputed:
+            return float(np.abs(np.asarray(self._matrix)).max(initial=0.0)) + self._compiled.bias_squared
+        return self.formula.bound(float(np.asarray(self._norms).max(initial=0.0)))
+
     def shift_diagonal(self, double shift):
         """Add `shift` to k(i, i) of every row from now on."""
         self._diagonal = np.asarray(self._diagonal) + shift
@@ -136,6 +157,7 @@ cdef class Kernel:
         rows = np.asarray(rows, dtype=np.int64)
         part.n_rows = len(rows)
         part.formula, part.precise, part.threads = self.formula, self.precise, self.threads
+        part.exact_products = self.exact_products
         part._compiled, part._n_columns, part._slab = self._compiled, self._n_columns, self._slab
         part._diagonal = np.asarray(self._diagonal)[rows]
         part.shift, part._precomputed = self.shift, self._precomputed
@@ -269,6 +291,21 @@ def float32_is_too_coarse(formula, double squared_norm):
     if formula.name == "poly":
         bound = formula.bound(squared_norm)
         return 3 * formula.degree * SINGLE_ROUNDING * bound > MAX_ERROR * abs(float(formula.on_diagonal(np.array(squared_norm))))
+    return False
+
+
+def products_are_exact(values, double squared_norm):
+    """Whether float32 holds all products x'z and their partial sums exactly: values on a coarse grid, as counts and
+    zeros and ones are."""
+    for bits in (0, 1, 2, 4):
+        if squared_norm * 4.0 ** bits >= 2.0 ** 24:
+            return False
+        for some in (values[:1000], values):
+            scaled = some * 2.0 ** bits
+            if not np.array_equal(scaled, np.rint(scaled)):
+                break
+        else:
+            return True
     return False
 
 

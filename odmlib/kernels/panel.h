@@ -83,4 +83,16 @@ static inline int odm_kernel_sums(odm_sums_job *job) noexcept
     return failed ? -1 : 0;
 }
 
+static inline int odm_kernel_symmetric(odm_symmetric_job *job) noexcept
+{
+    std::atomic<bool> failed(false);
+    job->failed = &failed;
+#ifdef ODM_HAS_AVX2_VARIANT
+    if (odm_use_avx2) symmetric_f64_avx2(job);
+    else
+#endif
+        symmetric_f64(job);
+    return failed ? -1 : 0;
+}
+
 #endif

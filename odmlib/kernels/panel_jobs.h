@@ -59,4 +59,21 @@ struct odm_sums_job {
     std::atomic<bool> *failed;  // out of memory in some thread
 };
 
+// sums[part][i] = sum over some j of coefficient_j k(row i, row j), such that the parts add up to the sum over all j.
+// Each pair of rows is computed once. Panels first_panel .. last_panel-1 are worked through; panel p belongs to part
+// p % n_parts, so that the sums do not depend on the number of threads.
+struct odm_symmetric_job {
+    odm_kernel_formula formula;
+    odm_rows rows;
+    int64_t n_rows;
+    int64_t n_columns;
+    int64_t slab;
+    const double *coefficients;
+    double *sums;
+    int64_t n_parts;
+    int64_t first_panel, last_panel;
+    int n_threads;
+    std::atomic<bool> *failed;
+};
+
 #endif

@@ -65,3 +65,53 @@ LOOP void ODM_NAME(sums)(odm_sums_job *job) noexcept
                              / ODM_NAME(sums_chunk_rows);
     odm_parallel_for(n_chunks, job->n_threads, ODM_NAME(sums_chunk), job);
 }
+
+// One part of a symmetric product: see odm_symmetric_job.
+LOOP void ODM_NAME(symmetric_part)(void *context, int64_t part)
+{
+    const odm_symmetric_job &job = *static_cast<const odm_symmetric_job *>(context);
+    const bool direct = job.n_columns <= ODM_DIRECT_COLUMNS;
+    double *out = job.sums + part * job.n_rows;
+    const int64_t skip = (part - job.first_panel % job.n_parts + job.n_parts) % job.n_parts;
+    for (int64_t p = job.first_panel + skip; p < job.last_panel; p += job.n_parts) {
+        const int64_t begin = p * WIDTH, n = job.n_rows - begin < WIDTH ? job.n_rows - begin : WIDTH;
+        int64_t rows[WIDTH];
+        alignas(64) REAL norms[WIDTH], own[WIDTH], sums[WIDTH], tile[ODM_TILE_ROWS * WIDTH];
+        for (int64_t r = 0; r < n; ++r) rows[r] = begin + r;
+        for (int64_t r = 0; r < WIDTH; ++r) own[r] = r < n ? REAL(job.coefficients[begin + r]) : REAL(0);
+        for (int64_t r = 0; r < WIDTH; ++r) sums[r] = 0;
+        ODM_NAME(room) room;
+        const int64_t lines = ODM_NAME(lines)(job.rows, rows, n, job.n_columns);
+        if (!room.take(lines * ODM_PANEL_BYTES, direct ? 0 : job.n_columns)) {
+            *job.failed = true;
+            return;
+        }
+        ODM_NAME(build)(job.rows, rows, n, job.n_columns, reinterpret_cast<REAL *>(room.panels), room.slots);
+        ODM_NAME(panel_norms)(job.formula, job.rows, rows, n, norms);
+        for (int64_t first = begin; first < job.n_rows; first += ODM_TILE_ROWS) {
+            const int64_t n_tile = job.n_rows - first < ODM_TILE_ROWS ? job.n_rows - first : ODM_TILE_ROWS;
+            ODM_NAME(fill_tile)(job.formula, job.rows, first, n_tile, job.n_columns, job.slab, room.panels,
+                                room.slots, norms, tile);
+            for (int64_t t = 0; t < n_tile; ++t) {
+                const VEC *from = reinterpret_cast<const VEC *>(tile + t * WIDTH);
+                VEC *to = reinterpret_cast<VEC *>(sums), across = {};
+                const VEC *with = reinterpret_cast<const VEC *>(own);
+                const REAL coefficient = REAL(job.coefficients[first + t]);
+                for (int64_t k = 0; k < WIDTH / LANES; ++k) {
+                    to[k] += coefficient * from[k];
+                    across += with[k] * from[k];
+                }
+                if (first + t < begin + WIDTH) continue;  // both orders of a pair inside of the panel pass by
+                REAL total = 0;
+                for (int64_t k = 0; k < LANES; ++k) total += across[k];
+                out[first + t] += total;
+            }
+        }
+        for (int64_t r = 0; r < n; ++r) out[begin + r] += sums[r];
+    }
+}
+
+LOOP void ODM_NAME(symmetric)(odm_symmetric_job *job) noexcept
+{
+    odm_parallel_for(job->n_parts, job->n_threads, ODM_NAME(symmetric_part), job);
+}

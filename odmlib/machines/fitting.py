@@ -202,10 +202,13 @@ class KernelData(TaskData):
         budget, n_rows = self.machine.options.cache_bytes, self.problem.rows.n_rows
         if self.scheme == "binary":
             return (lambda task: budget), None
+        from odmlib.solvers.kernel.precision import EXACT_ROWS
+
         float64 = self.machine.wants_float64(self.kernel, self.problem.weights)
 
         def own(task: Task) -> int:
-            return bytes_for_all(len(task.signs), float64)
+            n_rows = len(task.signs)
+            return bytes_for_all(n_rows, float64 or n_rows <= EXACT_ROWS)
 
         if self.scheme != "ovr" or not self.machine.shares_cache:
             return own, None

@@ -103,9 +103,11 @@ class Machine:
 
     def wants_float64(self, kernel: Kernel, weights: Floats) -> bool:
         """Whether the solver may ask for kernel rows of float64; caches are made for that."""
-        from odmlib.solvers.kernel.precision import margins_need_float64
+        from odmlib.solvers.kernel.precision import EXACT_ROWS, margins_need_float64
 
-        return not self.shares_cache or margins_need_float64(kernel, self.costs(weights), self.loss())
+        if not self.shares_cache or kernel.n_rows <= EXACT_ROWS:
+            return True
+        return margins_need_float64(kernel, self.costs(weights), self.loss(), self.options.tol)
 
     def start_from(self, last: SolverResult, task: Task) -> WarmStart | None:
         """Where to begin `solve_kernel`, made of the result for the same task at another C.

@@ -26,7 +26,7 @@ CONVERGED, EARLY, MAX_ITER, TIME_LIMIT, STOPPED, STALLED = STATUSES
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is told; `gap` is relative: (primal - dual) / max(1, |primal|)."""
+    """What a callback is told; `gap` is relative: (primal - dual) / |primal|."""
 
     iteration: int
     primal: float  #: objective
@@ -105,7 +105,10 @@ class WarmStart:
 
 
 def relative_gap(primal: float, gap: float) -> float:
-    return gap / max(1.0, abs(primal))
+    """The gap as a part of the objective; at an objective of 0 only no gap at all is small."""
+    if primal == 0:
+        return 0.0 if gap <= 0 else math.inf
+    return gap / abs(primal)
 
 
 @dataclass(eq=False)
@@ -147,7 +150,7 @@ class Control:
 
     def target(self, primal: float) -> float:
         """The absolute gap that is small enough at this objective."""
-        return self.tol * max(1.0, abs(primal))
+        return self.tol * abs(primal)
 
     def seconds(self) -> float:
         return time.perf_counter() - self.started

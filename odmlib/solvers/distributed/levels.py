@@ -40,7 +40,7 @@ from odmlib.solvers.control import (
     WarmStart,
 )
 from odmlib.solvers.distributed.partitions import Partitions, check_stop_level
-from odmlib.solvers.kernel.precision import margins_need_float64
+from odmlib.solvers.kernel.precision import EXACT_ROWS, margins_need_float64
 from odmlib.solvers.kernel.working_set import solve_working_set
 from odmlib.solvers.problem import KernelProblem
 from odmlib.solvers.running import TaskRun
@@ -231,7 +231,7 @@ class _Levels:
         float64 = margins_need_float64(problem.kernel, problem.costs / shares[shares > 0].min())
 
         def need(part: _Part) -> int:
-            return bytes_for_all(len(part.rows), float64)
+            return bytes_for_all(len(part.rows), float64 or len(part.rows) <= EXACT_ROWS)
 
         def solve(part: _Part, control: Control, threads: int) -> SolverResult:
             share = shares[part.output]

@@ -104,6 +104,7 @@ class WorkingSetTuning:
     quiet_iterations: int = 20  # in which a row must have had nothing to gain before it is left out
     shrink_from: float = 0.25  # smallest part of the rows worth leaving out
     shrunk_tolerance: float = 0.8  # part of the tolerance for the rows at work, to be right for all
+    float32_claim: float = 1.03  # a gap of float32 rows counts as so much: in float64 it may be a little larger
 
     def worth(self, n_rows: int, seed: int) -> Floats:
         """What the gain of each row is multiplied by."""
@@ -142,7 +143,10 @@ class BlockSteps(BlockMethod):
         self.q.prefer_held(state.gains, tuning.held_factor)
         block = np.arange(self.m) if self.size >= self.m else self.choose(state.gains)
         enough = tuning.enough * target * self.size / self.m
-        status = self.solve(block, control, tuning.block_fraction, enough)
+        fraction = tuning.block_fraction
+        if len(block) == self.m:  # the only block: exact for the same time
+            fraction = enough = 0.0
+        status = self.solve(block, control, fraction, enough)
         if (
             status is None
             and self.size < self.q.most_rows

@@ -16,10 +16,11 @@ import numpy as np
 from odmlib._core.arrays import Floats, Places
 from odmlib._core.vectors import inner
 from odmlib.errors import ParameterError
-from odmlib.kernels.cache import RowCache
-from odmlib.solvers.control import Control, Resources, steps_to_come
+from odmlib.kernels.cache import RowCache, bytes_for_two
+from odmlib.solvers.control import STOPPED, TIME_LIMIT, Control, Resources, steps_to_come
 from odmlib.solvers.kernel.block_steps import BlockSteps, WorkingSetTuning, parts
-from odmlib.solvers.kernel.precision import margins_need_float64
+from odmlib.solvers.kernel.certificate import exact_scores, known_scores, rounding
+from odmlib.solvers.kernel.precision import cache_for, margins_need_float64
 from odmlib.solvers.kernel.q_rows import KernelRows, add_block
 from odmlib.solvers.problem import KernelProblem, conjugates
 
@@ -94,25 +95,24 @@ class RowsAtWork(BlockSteps):
 class ShrinkingProblem:
     """A problem whose resting rows can be left out and brought back; `now` are the rows at work."""
 
-    def __init__(self, problem: KernelProblem, resources: Resources, tuning: WorkingSetTuning):
+    def __init__(self, problem: KernelProblem, resources: Resources, tuning: WorkingSetTuning, tol: float):
         m, shared = problem.kernel.n_rows, resources.cache
         y, costs = checked("y", problem.y, m), checked("costs", problem.costs, m)
         self.problem = KernelProblem(problem.kernel, y, costs, problem.loss)
         self.resources, self.tuning = resources, tuning
-        self.float64 = margins_need_float64(problem.kernel, costs, problem.loss)
-        self.shared = None
-        if shared is not None and (shared.wide or not self.float64):  # more than needed does no harm
-            self.shared, self.float64 = shared, shared.wide
+        self.float64 = margins_need_float64(problem.kernel, costs, problem.loss, tol)
+        first = cache_for(problem.kernel, resources, self.float64)
+        self.shared, self.float64 = first if first is shared else None, first.wide
         self.left_out_duals = np.zeros(m)
         self.worth = tuning.worth(m, resources.seed)
         self.counts = {"cache_hits": 0, "cache_misses": 0, "newton_steps": 0, "sweeps": 0, "shrinkings": 0}
-        self.now = self._at_work(None)
+        self.now = self._at_work(None, first)
 
-    def _at_work(self, rows: Places | None) -> RowsAtWork:
+    def _at_work(self, rows: Places | None, cache: RowCache | None = None) -> RowsAtWork:
         problem, worth = self.problem, self.worth
         if rows is not None:
             problem, worth = problem.restricted(rows), worth[rows]
-        cache = self.shared
+        cache = cache or self.shared
         if rows is not None or cache is None:
             if cache is not None:
                 cache.release()  # the two together must not take more than one may
@@ -182,6 +182,35 @@ class ShrinkingProblem:
         else:
             self.close()
             self._all_rows_at(duals, scores)
+
+    @property
+    def claimed(self) -> float:
+        """What a gap is multiplied with before it may end the run: that of float64 scores may be larger."""
+        return 1.0 if self.float64 else self.tuning.float32_claim
+
+    def certify(self, status: str, control: Control) -> bool:
+        """Compute the scores anew in float64, if there is time; whether that was done."""
+        state, threads = self.now.state, self.resources.threads
+        exact = None
+        if status not in (TIME_LIMIT, STOPPED):
+            exact = exact_scores(self.problem, state.duals, state.scores, control, threads)
+        self.known = exact or known_scores(self.problem, state.duals, state.scores, self.float64)
+        state.resume(state.duals, self.known.values)
+        return exact is not None
+
+    def rounding(self) -> tuple[float, float]:
+        """By how much rounding of the certified scores may raise the objective, and lower the dual value."""
+        return rounding(self.problem, self.now.state.duals, self.known, self.resources.threads)
+
+    def use_float64(self) -> bool:
+        """Go on from here with rows of float64; false where they are in use or the memory is too small."""
+        if self.float64 or self.resources.cache_bytes < bytes_for_two(self.problem.kernel.n_rows, True):
+            return False
+        duals, scores = self.now.state.duals, self.now.state.scores
+        self.close()
+        self.float64, self.shared = True, None
+        self._all_rows_at(duals, scores)
+        return True
 
     def _all_rows_at(self, duals: Floats, scores: Floats) -> None:
         self.left_out_duals = np.zeros(len(duals))

@@ -2,7 +2,9 @@
 
 Each iteration takes the rows that promise most, together with a part of the last block, solves them exactly
 enough, and updates all scores. The stopping test is the relative duality gap on all rows. Rows that rest may
-be left out for a while (shrinking.py).
+be left out for a while (shrinking.py). Before the end the scores are computed anew in float64 and the gap is
+measured with them (certificate.py). Where rows of float32 turn out to be too coarse, the run goes on with
+float64.
 """
 
 from __future__ import annotations
@@ -11,7 +13,16 @@ import math
 
 import numpy as np
 
-from odmlib.solvers.control import STALLED, Control, Resources, SolverResult, StallDetector, WarmStart
+from odmlib.solvers.control import (
+    CONVERGED,
+    MAX_ITER,
+    STALLED,
+    Control,
+    Resources,
+    SolverResult,
+    StallDetector,
+    WarmStart,
+)
 from odmlib.solvers.kernel._working_set import WorkingSet
 from odmlib.solvers.kernel.block_steps import TUNING, WorkingSetTuning
 from odmlib.solvers.kernel.shrinking import ShrinkingProblem
@@ -41,7 +52,7 @@ class _BestPoint:
         if not (math.isfinite(primal) and math.isfinite(dual)):
             return True
         self.least_primal = min(self.least_primal, primal)
-        return dual > self.least_primal + self.slack * max(1.0, abs(self.least_primal))
+        return dual > self.least_primal + self.slack * abs(self.least_primal)
 
 
 def solve_working_set(
@@ -60,7 +71,7 @@ def solve_working_set(
     `cache_bytes` are spent on kernel rows; a shared cache is used where its rows are exact enough.
     `margin_mean` is ODM^L's: its gap is the one that counts, and none of its rows ever rests.
     """
-    run = ShrinkingProblem(problem, resources, tuning)
+    run = ShrinkingProblem(problem, resources, tuning, control.tol)
     m = problem.kernel.n_rows
     shrinking = shrinking and problem.kernel.formula.name != "precomputed"
     status = None
@@ -68,15 +79,20 @@ def solve_working_set(
         status = run.start(start.duals, start.scores, control)
     own_limit = max(10_000, 100 * m)
     best, stall = _BestPoint(tuning.duality_slack, m), StallDetector(tuning.stall_iterations)
-    iteration = 0
+    iteration, rounding = 0, 0.0  # by which the last certificate was wider than the gap
+
+    def measure() -> tuple[float, float, float]:
+        """(primal, gap, gap for the mean as it is)"""
+        primal, gap = run.now.measure()
+        if margin_mean is None:
+            return primal, gap, gap
+        margins = run.problem.y * run.now.state.scores
+        return *margin_mean.measure(run.now.state.duals, margins, run.now.half_square()), gap
+
     while True:
         state, whole = run.now.state, run.now.rows is None
-        primal, gap = run.now.measure()
+        primal, gap, fixed_gap = measure()
         dual = primal - gap
-        if margin_mean is not None:
-            fixed_gap = gap
-            margins = run.problem.y * state.scores
-            primal, gap = margin_mean.measure(state.duals, margins, run.now.half_square())
         if whole:
             best.keep(gap, primal, state)
         if (margin_mean is None or math.isfinite(gap)) and best.diverged(primal, gap):
@@ -84,12 +100,30 @@ def solve_working_set(
             run.return_to(best.duals, best.scores)
             status, gap, primal = STALLED, best.gap, best.primal
             break
-        status = control.step(iteration, primal, gap if whole else math.inf, own_limit) or status
+        claimed = gap * run.claimed + rounding if whole else math.inf
+        status = control.step(iteration, primal, claimed, own_limit) or status
         if status is None and stall.stalled(iteration, dual, gap):
             status = STALLED
+        target = control.target(primal) / run.claimed
         if whole and status is not None:
+            exact = run.certify(status, control)
+            primal, gap, _ = measure()
+            raised, lowered = run.rounding()
+            rounding = raised + lowered
+            if gap + rounding <= control.target(primal):
+                status = CONVERGED if status in (CONVERGED, MAX_ITER, STALLED) else status
+            elif exact and status in (CONVERGED, STALLED):
+                del state
+                if run.use_float64():
+                    stall.restart(iteration)
+                    status, rounding = None, 0.0
+                    continue
+                if status == CONVERGED and rounding < 0.5 * target:
+                    status = None
+                    continue
+                status = STALLED
+            primal, gap = primal + raised, gap + rounding
             break
-        target = control.target(primal)
         if status is not None or (not whole and gap <= tuning.shrunk_tolerance * target):
             del state  # its cache must be gone before the next one fills
             run.restore()

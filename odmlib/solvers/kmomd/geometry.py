@@ -79,8 +79,7 @@ class KmomdPoint:
         return min(1.0, max(0.0, self.objective - self.bound) / self.objective)
 
     def step(self, control: Control, iteration: int, max_iter: int) -> str | None:
-        """Control.step for this gap: Control divides by max(1, objective)."""
-        return control.step(iteration, self.objective, self.gap * max(1.0, abs(self.objective)), max_iter)
+        return control.step(iteration, self.objective, self.gap * abs(self.objective), max_iter)
 
     def ended(self, status: str, iterations: int, solver: str, details: dict[str, Any]) -> KmomdPoint:
         """This point as the end of a run."""

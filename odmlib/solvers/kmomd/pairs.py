@@ -8,6 +8,7 @@ is where the next smaller one begins.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +17,19 @@ import numpy as np
 
 from odmlib._core.arrays import Floats, Places
 from odmlib.kernels.kernel import Kernel
-from odmlib.solvers.control import STALLED, Control, Resources, StallDetector, WarmStart
+from odmlib.solvers.control import (
+    CONVERGED,
+    STALLED,
+    STOPPED,
+    TIME_LIMIT,
+    Control,
+    Resources,
+    StallDetector,
+    WarmStart,
+)
 from odmlib.solvers.kernel.block_steps import BlockMethod
-from odmlib.solvers.kernel.precision import cache_for, kmomd_needs_float64
+from odmlib.solvers.kernel.certificate import Scores, fresh_scores
+from odmlib.solvers.kernel.precision import cache_for, kmomd_needs_float64, score_errors
 from odmlib.solvers.kernel.q_rows import KernelRows
 from odmlib.solvers.kmomd._pairs import Pairs
 from odmlib.solvers.kmomd.geometry import NOT_SEPARABLE, KmomdPoint, KmomdProblem
@@ -33,7 +44,6 @@ class PairsTuning:
     steps_per_row: int = 10  # ... by so many pair steps per row of the block, then by Newton's method
     dense_lambda: float = 0.95  # from here on nearly all rows have a part: begin with all of them
     stall_iterations: int = 50  # without a smaller objective or a larger bound
-    fresh_steps: int = 100_000  # after so many the scores are computed anew before the end
     nothing_left: float = 1e-12  # of the largest kernel value: |v|^2 of hulls that meet
 
 
@@ -53,33 +63,44 @@ def solve_pairs(
     exact enough for this lambda. A shared cache is used where it is.
     """
     steps = _PairSteps(problem, control, resources, tuning)
-    lam, state = problem.lam, steps.state
+    lam, tol = problem.lam, control.tol
     if lam == 1:
         return steps.known(problem.uniform())
     status = steps.start(start or WarmStart())
     largest = float(np.abs(steps.q.diagonal).max(initial=0.0))
     own_limit = max(10_000, 100 * steps.m)
-    iteration, fresh, bound = 0, True, -math.inf
+    iteration, bound = 0, -math.inf
     stall = StallDetector(tuning.stall_iterations, gap_part=1.0)
     while True:
+        state = steps.state
         point = problem.point(state.duals, state.scores, bound)
         bound = point.bound
         if lam == 0 and point.objective <= tuning.nothing_left * largest:
             status = NOT_SEPARABLE
             break
-        if point.gap <= control.tol and not fresh and state.steps > tuning.fresh_steps:
-            # scores were updated step by step: claim nothing before they are computed anew
-            status, fresh, bound = steps.set(state.duals.copy()), True, -math.inf
-            continue
         status = point.step(control, iteration, own_limit) or status
         # a lower objective is progress as a larger bound is
         if status is None and stall.stalled(iteration, -point.objective, point.gap):
             status = STALLED
         if status is not None:
-            break
+            rounding, point = steps.certified(status)
+            if point.gap <= tol or status not in (CONVERGED, STALLED):
+                break
+            if not steps.cache.wide:  # rows of float32 were too coarse
+                steps = steps.in_float64(point)
+                stall.restart(iteration)
+            elif status == CONVERGED and rounding < 0.5 * tol:
+                control = control.part(
+                    tol=tol - rounding, max_iter=control.max_iter, callback=control.callback
+                )
+            else:
+                status = STALLED
+                break
+            status, bound = None, -math.inf
+            continue
         status = steps.improve(point)
         if status is None:
-            iteration, fresh = iteration + 1, False
+            iteration += 1
     return point.ended(status, iteration, "pairs", steps.details())
 
 
@@ -101,11 +122,16 @@ class _PairSteps(BlockMethod):
     keeps_unfinished = True  # pair steps lead from point to point; half a gamma would be no point at all
 
     def __init__(
-        self, problem: KmomdProblem[Kernel], control: Control, resources: Resources, tuning: PairsTuning
+        self,
+        problem: KmomdProblem[Kernel],
+        control: Control,
+        resources: Resources,
+        tuning: PairsTuning,
+        float64: bool = False,
     ):
-        self.problem, self.control, self.tuning = problem, control, tuning
+        self.problem, self.control, self.resources, self.tuning = problem, control, resources, tuning
         kernel, weights = problem.data, problem.weights
-        float64 = kmomd_needs_float64(kernel, weights, problem.lam, control.tol)
+        float64 = float64 or kmomd_needs_float64(kernel, weights, problem.lam, control.tol)
         self.cache = cache_for(kernel, resources, float64)
         self.before = (self.cache.hits, self.cache.misses)
         size = kernel.n_rows if kernel.n_rows <= tuning.whole_rows else tuning.block_rows
@@ -137,6 +163,32 @@ class _PairSteps(BlockMethod):
     def known(self, gamma: Floats) -> KmomdPoint:
         self.set(gamma)
         return self.problem.point(self.state.duals, self.state.scores).known(self.details())
+
+    def certified(self, status: str) -> tuple[float, KmomdPoint]:
+        """The point with scores computed anew in float64, if there is time, and bounds that include rounding.
+
+        Each class's gamma sums to 1. So an error e of all scores moves the objective by at most
+        2 (1-lambda) e, and the bound, which has two more such sums twice, by 6 (1-lambda) e. The first
+        number is what that adds to the gap.
+        """
+        problem, gamma = self.problem, self.state.duals.copy()
+        coefficients, scores = problem.y * gamma, None
+        if status not in (TIME_LIMIT, STOPPED):
+            scores = fresh_scores(problem.data, coefficients, self.control, self.resources.threads)
+        if scores is None:
+            errors = score_errors(problem.data, coefficients, self.cache.wide)
+            scores = Scores(self.state.scores.copy(), errors)
+        point = problem.point(gamma, scores.values)
+        gap, error = point.gap, (1 - problem.lam) * float(scores.errors.max(initial=0.0))
+        point.objective, point.bound = point.objective + 2 * error, point.bound - 6 * error
+        return point.gap - gap, point
+
+    def in_float64(self, point: KmomdPoint) -> _PairSteps:
+        """The same point, with rows of float64 from now on."""
+        resources = dataclasses.replace(self.resources, cache=None)
+        steps = _PairSteps(self.problem, self.control, resources, self.tuning, float64=True)
+        steps.state.resume(point.gamma, point.scores)
+        return steps
 
     def improve(self, point: KmomdPoint) -> str | None:
         """Pair steps in the next block; a status when the time is over."""

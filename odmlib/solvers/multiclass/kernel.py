@@ -9,6 +9,7 @@ after every iteration without any kernel work. 1/2 sum |w_l|^2 = 1/2 sum v_il f_
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -17,9 +18,13 @@ from numpy.typing import NDArray
 
 from odmlib._core.arrays import Floats, Places
 from odmlib.kernels.kernel import Kernel
+from odmlib.losses.loss import BandLoss
+from odmlib.losses.sums import slopes_and_curvatures
 from odmlib.solvers.control import (
     CONVERGED,
     STALLED,
+    STOPPED,
+    TIME_LIMIT,
     Control,
     Resources,
     SolverResult,
@@ -27,7 +32,8 @@ from odmlib.solvers.control import (
     WarmStart,
     steps_to_come,
 )
-from odmlib.solvers.kernel.precision import cache_for, margins_need_float64
+from odmlib.solvers.kernel.certificate import fresh_scores
+from odmlib.solvers.kernel.precision import cache_for, margins_need_float64, score_errors
 from odmlib.solvers.multiclass._mcodm import KernelState
 from odmlib.solvers.multiclass.block import TUNING as BLOCK
 from odmlib.solvers.multiclass.block import BlockNewton, BlockTuning
@@ -67,21 +73,33 @@ def solve_mcodm_kernel(
 
     The start's scores of the rows are rows x classes.
     """
-    return _Run(problem, control, resources, tuning).solve(None if start is None else start.scores)
+    scores = None if start is None else start.scores
+    run = _Run(problem, control, resources, tuning)
+    while (result := run.solve(scores)) is None:  # rows of float32 were too coarse
+        scores = np.ascontiguousarray(run.state.scores.T)
+        run = _Run(problem, control, resources, tuning, float64=True, iteration=run.iteration)
+    return result
 
 
 class _Run:
     """One call of solve_mcodm_kernel."""
 
     def __init__(
-        self, problem: McodmProblem, control: Control, resources: Resources, tuning: McodmKernelTuning
+        self,
+        problem: McodmProblem,
+        control: Control,
+        resources: Resources,
+        tuning: McodmKernelTuning,
+        float64: bool = False,
+        iteration: int = 0,
     ):
         if not isinstance(problem.data, Kernel):
             raise TypeError("a kernel machine is trained on a Kernel")
         kernel, m = problem.data, problem.data.n_rows
         self.problem, self.kernel, self.control, self.tuning = problem, kernel, control, tuning
         self.seed = resources.seed
-        self.cache = cache_for(kernel, resources, margins_need_float64(kernel, problem.costs))
+        float64 = float64 or margins_need_float64(kernel, problem.costs, tol=control.tol)
+        self.cache = cache_for(kernel, resources, float64)
         block = max(tuning.usual_block, min(tuning.most_block, tuning.most_local_values // problem.n_classes))
         block = max(tuning.least_block, min(m, block, tuning.most_block_values // max(1, m)))
         self.state = KernelState(problem, self.cache, block, resources.threads, resources.seed)
@@ -91,9 +109,10 @@ class _Run:
         self.threads = resources.threads
         self.size, self.largest = min(tuning.usual_block, self.state.block_rows), self.state.block_rows
         self.limit = max(10_000, 100 * m)
-        self.iteration = 0
+        self.iteration = iteration
 
-    def solve(self, start: Floats | None) -> SolverResult:
+    def solve(self, start: Floats | None) -> SolverResult | None:
+        """None where the run converged with rows of float32 and the gap in float64 is too large."""
         problem, state, newton, tuning = self.problem, self.state, self.newton, self.tuning
         status = None
         if start is not None:
@@ -106,6 +125,7 @@ class _Run:
             (tuning.stall_passes * state.n_rows + 1000) / state.block_rows, tuning.stall_progress
         )
         gaps: list[float] = []  # on the present q, block after block
+        errors: Floats | None = None  # of the scores
         while True:
             before, now = now, Certificate(*state.measure(self.threads))
             if newton.needed and now.gap > tuning.little * before.gap:  # the other rows undo most of it
@@ -132,6 +152,18 @@ class _Run:
         duals, margins = state.duals(), state.margins
         if status != CONVERGED and best is not None and best[0].objective < now.objective:
             now, duals, margins = best
+        elif status not in (TIME_LIMIT, STOPPED):
+            fresh = fresh_scores(self.kernel, duals, self.control, self.threads)
+            if fresh is not None:
+                state.scores[:] = fresh.values.T
+                now, errors = Certificate(*state.measure(self.threads)), fresh.errors
+        if errors is None:
+            errors = score_errors(self.kernel, duals, self.cache.wide)
+        now = self.widened(now, duals, margins, errors)
+        if status == CONVERGED and now.relative > self.control.tol:
+            if not self.cache.wide:
+                return None
+            status = STALLED
         if self.kernel.shift:  # as a new row in the same place has it
             margins = _margins(state.scores.T - self.kernel.shift * duals, state.labels)
         details = {
@@ -145,6 +177,21 @@ class _Run:
         }
         found = {"duals": np.ascontiguousarray(duals), "margins": margins}
         return self.outer.result(status, now, self.iteration, "working-set", details, **found)
+
+    def widened(self, now: Certificate, duals: Floats, margins: Floats, errors: Floats) -> Certificate:
+        """The certificate with what errors of the scores may add, as solvers/kernel/certificate.py has it."""
+        problem = self.problem
+        largest = 2 * errors.max(axis=1, initial=0.0)  # a margin is the difference of two scores
+        loss = BandLoss(problem.theta, problem.nu)
+        ends = [slopes_and_curvatures(loss, margins + sign * largest, problem.costs)[1] for sign in (1, -1)]
+        half = 0.5 * float((np.abs(duals) * errors).sum())
+        raised = half + float((np.maximum(*np.abs(ends)) * largest).sum())
+        return dataclasses.replace(
+            now,
+            objective=now.objective + raised,
+            relaxed=now.relaxed + raised,
+            gap=now.gap + raised + half,
+        )
 
     def begin(self, scores: Floats) -> str | None:
         """Multipliers that belong to known scores. A status when the time is over: then there are none."""
@@ -220,7 +267,7 @@ class _Run:
 
     def target(self, now: Certificate) -> float:
         """The absolute gap at which q is taken anew."""
-        return self.outer.tolerance * max(1.0, abs(now.relaxed))
+        return self.outer.tolerance * abs(now.relaxed)
 
     def too_slow(self, gaps: list[float], now: Certificate) -> bool:
         """Whether blocks at the rate of the last ones are far from bringing the gap to the target."""

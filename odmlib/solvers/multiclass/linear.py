@@ -238,7 +238,7 @@ class _Run:
         precision, steps = 1.0, 0
         while True:
             before = self.now.gap
-            bound = max(1.0, self.now.relaxed - before, 0.1 * self.now.relaxed)
+            bound = max(self.now.relaxed - before, 0.1 * self.now.relaxed)
             enough = precision * tuning.enough * min(outer.tolerance * bound, before)
             distance = newton.step(enough, scored=steps > 0, rough=steps < tuning.rough_steps)
             self.iterations += 1

@@ -102,7 +102,7 @@ def test_the_joint_gap_encloses_the_optimum(tol):
 def test_no_variance_and_no_hinge_is_the_average_margin_classifier():
     K, y = random_problem(7)
     result = solve_odml(precomputed(K), y, 0.0, 3.0, 0.0)
-    assert (result.status, result.gap) == ("converged", 0.0)
+    assert result.status == "converged" and result.gap < 1e-12  # rounding is all that is left
     assert result.duals == pytest.approx(np.full(len(y), 3.0 / len(y)))
 
 
@@ -205,7 +205,7 @@ def test_a_start_with_known_scores_is_the_same_start(loss):
             loss,
             Control(1e-10),
             cache_bytes=0,
-            cache=frozen_cache(kernel),
+            cache=frozen_cache(kernel, float64=True),
             start=start,
             **known,
         )

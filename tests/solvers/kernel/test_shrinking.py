@@ -20,7 +20,7 @@ def circles(seed, m):
 
 def test_shrinking_reaches_the_same_optimum():
     kernel, y = circles(15, 1500)
-    K = kernel.block(range(1500)).astype(float)
+    K = kernel.block(range(1500), wide=True)
     reports = []
     options = {"theta": 0.5, "nu": 0.5, "tol": 1e-7, "cache_bytes": 200 * 1500 * 4}
     options |= {"block_rows": 64, "quiet_iterations": 10}
@@ -31,11 +31,12 @@ def test_shrinking_reaches_the_same_optimum():
     assert shrunk.status == plain.status == "converged"
     assert shrunk.primal == pytest.approx(plain.primal, rel=2e-7)
     assert any(report.gap == np.inf for report in reports)  # not known while rows are left out
-    assert reports[-1].gap == shrunk.gap <= 1e-7
-    check_certificate(shrunk, K, y, 0.5, 0.5, 20.0)
+    assert reports[-1].gap == pytest.approx(shrunk.gap, rel=0.05)  # the result's includes rounding
+    assert shrunk.gap <= 1e-7
+    check_certificate(shrunk, K, y, 0.5, 0.5, 20.0, rel=1e-8)
     for how in ({"max_iter": shrunk.iterations // 2}, {"threads": 2}):
         other = solve(kernel, y, 20.0, **options, **how)
-        check_certificate(other, K, y, 0.5, 0.5, 20.0)
+        check_certificate(other, K, y, 0.5, 0.5, 20.0, rel=1e-8)
         if "threads" in how:
             assert other.duals.tobytes() == shrunk.duals.tobytes()
         else:
@@ -61,7 +62,7 @@ def test_rows_left_out_wrongly_are_found_again():
     assert result.details["shrinkings"] >= 1
     back = [now for before, now in itertools.pairwise(gaps) if before == math.inf > now]
     assert max(back) > 1e-8  # the rows at work were done, all rows were not
-    check_certificate(result, kernel.block(range(600)).astype(float), y, 0.2, 0.5, 5.0)
+    check_certificate(result, kernel.block(range(600), wide=True), y, 0.2, 0.5, 5.0)
 
 
 def test_rows_at_both_bounds_are_left_out():

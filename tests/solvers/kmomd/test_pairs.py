@@ -69,7 +69,7 @@ def check_certificate(point, K, y, lam, weights=None, rel=1e-9):
     assert gamma[y < 0].sum() == pytest.approx(1, abs=1e-12)
     assert point.scores == pytest.approx(K @ (y * gamma), abs=rel * np.abs(K).max())
     assert point.objective == pytest.approx(L, rel=rel)
-    assert sum(point.rho) == pytest.approx(point.objective, rel=1e-14)
+    assert sum(point.rho) == pytest.approx(point.objective, rel=rel)  # which includes rounding
     assert point.bound <= L * (1 + rel)
     assert point.gap == pytest.approx(max(0.0, 1 - point.bound / L), abs=rel)
 
@@ -357,10 +357,11 @@ def test_two_cached_rows_are_enough():
 
 
 def test_float64_rows_where_float32_would_show():
-    K, y = random_problem(19)
+    K, y = random_problem(19, m=600)
     assert not solve(K, y, 0.5, tol=1e-3).details["float64"]
     assert solve(K, y, 0.5, tol=1e-9).details["float64"]
     assert solve(K, y, 1e-6, tol=1e-3).details["float64"]
+    assert solve(K[:60, :60], y[:60], 0.5, tol=1e-3).details["float64"]  # few rows are exact for the same time
 
 
 def test_limits_and_callback():

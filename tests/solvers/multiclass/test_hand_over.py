@@ -43,10 +43,10 @@ def test_costs_written_out():
 def test_ascent_goes_on_while_its_forecast_is_cheaper():
     cost = model(max_explicit=0)  # 60 visits
     assert cost.newton == pytest.approx(60)
-    assert not cost.due(4.1, 1.0, 1e-3)  # too early to know anything
-    assert cost.due(4.3, 1.0, 1e-3)
-    assert cost.due(6.1, 0.5, 1e-3)  # 6.1 visits halve the gap: 55 to come
-    assert not cost.due(6.1, 0.4, 1e-3)  # 40 to come
+    assert not cost.due(8.9, 1.0, 1e-3)  # too early to know anything
+    assert cost.due(9.1, 1.0, 1e-3)
+    assert cost.due(9.1, 0.4, 1e-3)  # 9.1 visits bring the gap to 0.4: 60 to come
+    assert not cost.due(9.1, 0.2, 1e-3)  # 30 to come
     assert not cost.due(59.0, 1.01e-3, 1e-3)
     assert cost.due(60.0, 1.01e-3, 1e-3)  # no more than twice the cost in any case
 
