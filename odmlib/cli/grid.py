@@ -177,7 +177,7 @@ def search_grid(
     followed = FollowedSearch(PROGRAM, arguments, sys.stdout, point_talk, best_line)
     with reports.open_wanted(arguments.json) as report:
         problem, _, _ = read_problem(arguments, options)
-        reports.teller(arguments, PROGRAM)(reports.describe_problem(problem))
+        reports.tell_of_data(PROGRAM, problem, options, arguments)
         ours = head_line(problem, options, axes, followed.validation)
         if head is not None and head != ours:
             raise OdmError(

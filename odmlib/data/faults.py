@@ -94,6 +94,14 @@ def _bad_label(token: bytes, found: str) -> str:
     return f"expected a number as label, {found}{_oddities(token)}"
 
 
+def header_hint(fault: int, token: bytes) -> str:
+    """A hint for a name in the first line of a file."""
+    is_name = (
+        fault == Fault.BAD_LABEL and token not in MODEL_WORDS and re.match(rb"[\"']?[A-Za-z]\w+$", token)
+    )
+    return " (a header? --csv and odmlib.read_table read tables with one)" if is_name else ""
+
+
 def _bad_item(token: bytes, found: str) -> str:
     if token.startswith(b"qid:"):
         return f"{_item(found)} (qid may stand only in a data file, right after the label)"

@@ -206,7 +206,7 @@ def test_model_is_judged_before_the_data(tools):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "training_set_file"),
+        ("-q", "training_set_file"),
         ("good out third", "unrecognized arguments: third"),
         ("-c good", "-c/--C: expected a number, found 'good'"),
         ("good out -c", "-c needs a value, found none"),
@@ -300,7 +300,7 @@ def test_bad_usage_of_train(tools, words, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "test_file, model_file, output_file"),
+        ("-q", "test_file, model_file, output_file"),
         ("good model", "output_file"),
         ("good model out more", "unrecognized arguments: more"),
         ("-b 2 good model out", "-b/--probability: invalid choice: '2'"),

@@ -98,7 +98,7 @@ def test_picture_and_report(run):
         ("-out - d", "need files of their own"),
         ("-cross 3 d", "expected a number, found 'ross'"),
         ("--fold 3 d", "unknown option '--fold'"),
-        ("", "required: dataset"),
+        ("-q", "required: dataset"),
     ],
 )
 def test_bad_usage(run, words, message):

@@ -57,6 +57,7 @@ def test_scaled_tables_are_libsvm_data(capsys):
 @pytest.mark.parametrize(
     ("text", "hint"),
     [("5.1,3.5,0\n", "a CSV table? --csv"), ("a,b\n1,2\n", "a CSV table? --csv"),
+     ("long name,b\n1,2\n", "a header? --csv"),
      ("1\t2\t3\n", "a CSV table? --csv")],
 )  # fmt: skip
 def test_tables_without_the_flag_are_recognised(tools, text, hint):
