@@ -96,9 +96,8 @@ def _bad_label(token: bytes, found: str) -> str:
 
 def header_hint(fault: int, token: bytes) -> str:
     """A hint for a name in the first line of a file."""
-    is_name = (
-        fault == Fault.BAD_LABEL and token not in MODEL_WORDS and re.match(rb"[\"']?[A-Za-z]\w+$", token)
-    )
+    known = token in MODEL_WORDS or _NOT_FINITE.fullmatch(token.decode("latin-1"))
+    is_name = fault == Fault.BAD_LABEL and not known and re.fullmatch(rb"[\"']?[A-Za-z]\w+[\"']?", token)
     return " (a header? --csv and odmlib.read_table read tables with one)" if is_name else ""
 
 

@@ -104,9 +104,6 @@ class WorkingSetTuning:
     quiet_iterations: int = 20  # in which a row must have had nothing to gain before it is left out
     shrink_from: float = 0.25  # smallest part of the rows worth leaving out
     shrunk_tolerance: float = 0.8  # part of the tolerance for the rows at work, to be right for all
-    float32_claim: float = (
-        1.03  # a gap of float32 rows counts as so much: in float64 it may be a little larger
-    )
 
     def worth(self, n_rows: int, seed: int) -> Floats:
         """What the gain of each row is multiplied by."""

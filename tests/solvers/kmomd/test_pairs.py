@@ -361,9 +361,7 @@ def test_float64_rows_where_float32_would_show():
     assert not solve(K, y, 0.5, tol=1e-3).details["float64"]
     assert solve(K, y, 0.5, tol=1e-9).details["float64"]
     assert solve(K, y, 1e-6, tol=1e-3).details["float64"]
-    assert solve(K[:60, :60], y[:60], 0.5, tol=1e-3).details[
-        "float64"
-    ]  # few rows are exact for the same time
+    assert solve(K[:60, :60], y[:60], 0.5, tol=1e-3).details["float64"]  # few rows are exact for the same time
 
 
 def test_limits_and_callback():
