@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 # options of odm-train that say something about files
-FILE_OPTIONS = ("json", "margins", "features", "zero_based", "loo")
+FILE_OPTIONS = ("json", "margins", "features", "zero_based", "loo", "csv", "label", "one_hot", "no_header")
 
 
 def svm_read_problem(data_source: Source, return_scipy: bool = False) -> tuple[Any, Any]:
