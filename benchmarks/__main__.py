@@ -33,11 +33,12 @@ MINUTES = {
     "scaling": (1.5, 0.3),
     "gil": (0.5, 0.2),
     "startup": (0.3, 0.1),
+    "model_files": (0.3, 0.1),
 }
 # of accuracy more than of speed, long, each with options of its own: python -m benchmarks.NAME
 STUDIES = (
-    "calibration", "golden", "grid", "kmomd", "mcodm", "multiclass", "sodm", "ssodm", "svm", "tuning",
-    "versions",
+    "calibration", "data", "defaults", "golden", "grid", "instructions", "kmomd", "mcodm", "multiclass", "sodm",
+    "ssodm", "svm", "tuning", "versions",
 )  # fmt: skip
 PEERS = ("scikit-learn", "scikit-learn-intelex", "liblinear-official", "libsvm-official")
 PACKAGES = ("numpy", "scipy", *PEERS)

@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.data import find, folders
+
 ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT.parent / "shared" / "data"
 CORES = 2  # what the targets are stated for
 VERDICT = "* "  # begins the lines that `python -m benchmarks` gathers into its summary
 
@@ -64,12 +65,10 @@ def n_threads() -> int:
 
 
 def data_path(name: str) -> Path | None:
-    """A set of ../shared/data, or None with a line that says so."""
-    for suffix in (".libsvm", ".libsvm.xz"):
-        if (path := DATA / (name + suffix)).exists():
-            return path
-    print(f"{name}: skipped, not in ../{DATA.parent.name}/{DATA.name}", flush=True)
-    return None
+    """A set of $ODMLIB_DATA or ../shared/data, or None with a line that says so."""
+    if (path := find(name)) is None:
+        print(f"{name}: skipped, not in {' or '.join(map(str, folders()))}", flush=True)
+    return path
 
 
 def load_set(name: str, first: float | None = None, features: int | None = None) -> tuple[Any, Any] | None:

@@ -1,10 +1,8 @@
-"""Multi-class ODM side by side with LIBLINEAR -s 4 (Crammer-Singer) on real sets; and the paper's Table 2.
+"""Multi-class ODM side by side with LIBLINEAR -s 4 (Crammer-Singer) on real sets.
 
     python -m benchmarks.mcodm [--sets letter,segment.scale] [--C 0.1,1] [--raw] [--limit 60]
     python -m benchmarks.mcodm --many [--classes 1000] [--rows 100000] [--beside]
     python -m benchmarks.mcodm --kernels [--sets iris,letter] [--C 1,1024] [--limit 60]
-    python -m benchmarks.mcodm --table2 [--sets iris,wine.scale] [--repeats 10]
-    python -m benchmarks.mcodm --figure2 [--sets letter]
 
 Speed: one thread (and our default, one per core, on the clock), bias 1, C the weight of one row's loss in
 both, features divided by their largest value unless --raw. Each program is to come within 1e-3 of the
@@ -22,13 +20,7 @@ Many classes: generated rows of 128 columns; time, epochs and memory beside a ma
 Kernels: rbf with gamma 1/columns and 1 on columns divided by their largest value, at most 3000 rows (drawn
 at random), one thread; processor seconds, the gap reached and what the solver did. --limit is on the clock.
 
-Table 2: features to [0,1], stratified splits of 80/20, parameters by 5-fold cross-validation on the
-training part from a coarse grid (lambda 2^{0,4,8,12,16}, nu .2 .8, theta .2 .6; C 2^{0,2,..,10} for
-LIBLINEAR); accuracy in %, mean and standard deviation over the splits, without and with bias; beside it
-the figures of Zhang and Zhou 2017. Without --repeats: 10, on more than 200 rows 4, on more than 600 rows 2.
-
-Figure 2: the margins of a fifth of the rows, which training has not seen, as the number of classes grows;
-C by cross-validation on the others.
+The paper's tables and figures: python -m benchmarks.papers
 """
 
 from __future__ import annotations
@@ -56,19 +48,9 @@ SPEED_SETS = ("segment.scale", "letter", "pendigits", "shuttle", "news20", "mnis
 KERNEL_SETS = ("iris", "wine.scale", "glass.scale", "svmguide4", "vowel.scale", "dna.scale", "segment.scale")
 KERNEL_SETS += ("pendigits", "letter")
 KERNEL_ROWS = 3000
-TABLE_SETS = ("iris", "wine.scale", "glass.scale", "svmguide4", "svmguide2", "vowel.scale", "segment.scale")
-# accuracy of mcODM and mcSVM in Table 2
-PUBLISHED = {
-    "iris": (87.3, 84.7),
-    "wine.scale": (98.4, 96.5),
-    "glass.scale": (68.2, 62.0),
-    "vowel.scale": (65.6, 65.4),
-    "segment.scale": (96.7, 95.3),
-}
 NU, THETA = 0.5, 0.2
 LADDER = (1.0, 0.3, 0.1, 0.05, 0.02, 0.01, 0.001)
 EPOCHS = (5, 15)
-FIT_LIMIT = 10.0  # seconds of one fit of Table 2
 SHORT_SECONDS, SHORT_RUNS = 1.0, 7  # runs below the one are made so often
 MORE_ROUNDS = 3  # of both programs in turn, where both are short: the machine's speed changes meanwhile
 
@@ -308,155 +290,12 @@ def kernels(names, Cs, limit):
             )
 
 
-# ---------------------------------------------------------------- Figure 2
-
-
-def text_histogram(margins, low, high, n_bins=25, width=50):
-    counts, edges = np.histogram(np.clip(margins, low, high), bins=n_bins, range=(low, high))
-    largest = max(1, counts.max())
-    for count, edge in zip(counts, edges, strict=False):
-        print(f"  {edge:6.2f} {100 * count / len(margins):5.1f}% {'#' * round(width * count / largest)}")
-
-
-def figure2(names):
-    from odmlib.data.folds import stratified_folds
-
-    for name, X, y in loaded(names):
-        X = scaled(X)
-        n_classes = len(np.unique(y))
-        steps = [k for k in (2, 3, 5, 8, 12, 18, 26) if k < n_classes] + [n_classes]
-        for k in steps:
-            chosen = np.flatnonzero(y < k)
-            folds = stratified_folds(y[chosen].astype(np.int64), 5, 0)
-            train, test = chosen[folds != 0], chosen[folds == 0]
-            inner = stratified_folds(y[train].astype(np.int64), 3, 1)
-            found = {}
-            for C in (0.1, 1.0, 10.0):
-                model = _train_quietly(X[train[inner != 0]], y[train[inner != 0]], C)
-                found[C] = np.mean(model.predict(X[train[inner == 0]]) == y[train[inner == 0]])
-            C = max(found, key=lambda C: found[C])
-            model = _train_quietly(X[train], y[train], C)
-            margins = model.margins(X[test], y[test])
-            print(
-                f"\n{name}, {k} classes, C = {C:g}, {len(test)} rows not seen: accuracy "
-                f"{100 * np.mean(margins > 0):.1f}%, margins: mean {margins.mean():.3f}, "
-                f"standard deviation {margins.std():.3f}, "
-                f"quantiles 5% {np.quantile(margins, 0.05):.3f}, 50% {np.quantile(margins, 0.5):.3f}"
-            )
-            text_histogram(margins, -2.0, 3.0)
-            sys.stdout.flush()
-
-
-def _train_quietly(X, y, C):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return odmlib.train(X, y, machine="mcodm", kernel="linear", C=C, nu=NU, theta=THETA)
-
-
-# ---------------------------------------------------------------- Table 2
-
-
-def accuracy_of_odm(machine, scheme, bias):
-    grid = [
-        {"lambda_": 2.0**e, "nu": nu, "theta": theta}
-        for e, nu, theta in itertools.product((0, 4, 8, 12, 16), (0.2, 0.8), (0.2, 0.6))
-    ]
-
-    def fit(X, y, setting, share):
-        # lambda is divided by the rows in training: a fold has fewer
-        setting = setting | {"lambda_": setting["lambda_"] * share}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return odmlib.train(
-                X,
-                y,
-                machine=machine,
-                kernel="linear",
-                bias=bias,
-                multiclass=scheme,
-                threads=1,
-                time_limit=FIT_LIMIT,
-                **setting,
-            ).predict
-
-    return grid, fit
-
-
-def accuracy_of_liblinear(bias):
-    from liblinear.liblinearutil import predict, train
-
-    grid = [2.0**e for e in (0, 2, 4, 6, 8, 10)]
-
-    def fit(X, y, C, share):
-        from scipy.sparse import csr_matrix
-
-        model = train(y, csr_matrix(X), f"-s 4 -c {C!r} -B {bias} -q")
-        return lambda Z: np.array(predict([], csr_matrix(Z), model, "-q")[0])
-
-    return grid, fit
-
-
-def table_line(X, y, grid, fit, repeats):
-    from odmlib.data.folds import stratified_folds
-
-    codes = y.astype(np.int64)
-    found = []
-    for repeat in range(repeats):
-        parts = stratified_folds(codes, 5, 1000 + repeat)
-        train, test = np.flatnonzero(parts != 0), np.flatnonzero(parts == 0)
-        folds = stratified_folds(codes[train], 5, repeat)
-        best, setting = -1.0, grid[0]
-        for trial in grid:
-            right = 0
-            for fold in range(5):
-                inside, outside = train[folds != fold], train[folds == fold]
-                predict = fit(X[inside], y[inside], trial, len(inside) / len(train))
-                right += int(np.sum(predict(X[outside]) == y[outside]))
-            if right > best:
-                best, setting = right, trial
-        found.append(100 * np.mean(fit(X[train], y[train], setting, 1.0)(X[test]) == y[test]))
-    return f"{np.mean(found):5.1f} +- {np.std(found, ddof=1) if repeats > 1 else 0:3.1f}"
-
-
-def repeats_for(n_rows):
-    return 10 if n_rows <= 200 else 4 if n_rows <= 600 else 2
-
-
-def table2(names, repeats):
-    heads = "set                bias  mcODM         LIBLINEAR -s 4  ODM one-vs-rest  ODM one-vs-one"
-    print(heads + "  published mcODM, mcSVM")
-    for name, X, y in loaded(names):
-        X = np.asarray(X.todense())
-        low, high = X.min(axis=0), X.max(axis=0)
-        X = (X - low) / np.where(high > low, high - low, 1)
-        times = repeats or repeats_for(len(y))
-        for bias in (-1, 1):
-            cells = [
-                table_line(X, y, *method, times)
-                for method in (
-                    accuracy_of_odm("mcodm", None, bias),
-                    accuracy_of_liblinear(bias),
-                    accuracy_of_odm("odm", "ovr", bias),
-                    accuracy_of_odm("odm", "ovo", bias),
-                )
-            ]
-            published = ", ".join(map(str, PUBLISHED.get(name, ()))) if bias < 0 else ""
-            word = "none" if bias < 0 else "1"
-            print(
-                f"{name:18} {word:5} {cells[0]}   {cells[1]}     {cells[2]}      {cells[3]}     {published}",
-                flush=True,
-            )
-
-
 def main(argv=None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sets", default=None)
     parser.add_argument("--C", default="0.1,1")
     parser.add_argument("--raw", action="store_true", help="features as they are in the files")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for one run")
-    parser.add_argument("--table2", action="store_true")
-    parser.add_argument("--repeats", type=int, default=None)
-    parser.add_argument("--figure2", action="store_true")
     parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--many", action="store_true")
     parser.add_argument("--beside", action="store_true")
@@ -470,19 +309,13 @@ def main(argv=None) -> int:
     if args.kernels:
         kernels(args.sets.split(",") if args.sets else KERNEL_SETS, costs, args.limit)
         return 0
-    if args.figure2:
-        figure2(args.sets.split(",") if args.sets else ("letter",))
-        return 0
     try:
         import liblinear.liblinearutil  # noqa: F401
     except ImportError:
         print("liblinear-official is not installed", file=sys.stderr)
         return 1
     train_ours(np.eye(3), np.arange(3.0), 1.0, {})  # modules are loaded once, not in every process
-    names = args.sets.split(",") if args.sets else TABLE_SETS if args.table2 else SPEED_SETS
-    if args.table2:
-        table2(names, args.repeats)
-        return 0
+    names = args.sets.split(",") if args.sets else SPEED_SETS
     for name, X, y in loaded(names):
         for C in costs:
             compare(name, X if args.raw else scaled(X), y, C, args.limit)

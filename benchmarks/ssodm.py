@@ -59,6 +59,17 @@ MOST_ROWS = 1500  # of the larger sets, drawn anew in every repeat
 PEERS = ("SelfTraining", "LabelSpreading")
 
 
+def split_rows(y: Any, rate: float, repeat: int, most_rows: int = MOST_ROWS) -> tuple[Any, Any, int]:
+    """(training rows, test rows, how many of the training rows, from the first on, keep their labels)."""
+    rng = np.random.default_rng([repeat, int(100 * rate)])
+    rows = rng.permutation(len(y))[:most_rows]
+    train, test = rows[: int(0.75 * len(rows))], rows[int(0.75 * len(rows)) :]
+    n_labeled = max(4, round(rate * len(train)))
+    while len(set(y[train[:n_labeled]])) < 2:
+        rng.shuffle(train)
+    return train, test, n_labeled
+
+
 def one_run(job: tuple[str, str, str, float, int, dict[str, Any]]) -> dict[str, float]:
     """Test accuracy of every machine on one split."""
     import odmlib
@@ -69,12 +80,7 @@ def one_run(job: tuple[str, str, str, float, int, dict[str, Any]]) -> dict[str, 
     X, y = loaded[0].toarray(), loaded[1]
     low, high = X.min(axis=0), X.max(axis=0)
     X = (X - low) / np.where(high > low, high - low, 1.0)
-    rng = np.random.default_rng([repeat, int(100 * rate)])
-    rows = rng.permutation(len(y))[:MOST_ROWS]
-    train, test = rows[: int(0.75 * len(rows))], rows[int(0.75 * len(rows)) :]
-    n_labeled = max(4, round(rate * len(train)))
-    while len(set(y[train[:n_labeled]])) < 2:
-        rng.shuffle(train)
+    train, test, n_labeled = split_rows(y, rate, repeat)
     labeled = train[:n_labeled]
     marked = y[train].copy()
     marked[n_labeled:] = 0

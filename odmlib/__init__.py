@@ -8,9 +8,18 @@
 
 from __future__ import annotations
 
+import os
+from importlib.machinery import EXTENSION_SUFFIXES
 from typing import TYPE_CHECKING, Any
 
 from odmlib._version import __version__
+
+# Python that is started in a clone finds the sources before the installed package
+if not any(os.path.exists(f"{__path__[0]}/_core/_cython{suffix}") for suffix in EXTENSION_SUFFIXES):
+    raise ImportError(
+        f"{__path__[0]} holds the sources of odmlib, which are not compiled. Start Python in another folder "
+        "to use an installed odmlib, or compile the sources: python setup.py build_ext --inplace"
+    )
 
 if TYPE_CHECKING:
     from odmlib.data.checking import DataCheck, check_data
@@ -28,6 +37,8 @@ if TYPE_CHECKING:
         ParameterError,
         RangeFormatError,
     )
+    from odmlib.model.export.c_code import save_c_code
+    from odmlib.model.export.onnx_graph import save_onnx
     from odmlib.model.foreign.files import load_foreign_model, save_foreign_model
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
@@ -47,6 +58,8 @@ _HOMES = {
     "train": "odmlib.selection.training",
     "Model": "odmlib.model.model",
     "load_model": "odmlib.model.text_format",
+    "save_c_code": "odmlib.model.export.c_code",
+    "save_onnx": "odmlib.model.export.onnx_graph",
     "load_foreign_model": "odmlib.model.foreign.files",
     "save_foreign_model": "odmlib.model.foreign.files",
     "grid_search": "odmlib.selection.grid",
@@ -91,7 +104,9 @@ __all__ = [
     "load_model",
     "read_data",
     "read_table",
+    "save_c_code",
     "save_foreign_model",
+    "save_onnx",
     "train",
     "write_data",
 ]
@@ -102,15 +117,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'odmlib' has no attribute {name!r}")
     from importlib import import_module
 
-    try:
-        value = getattr(import_module(_HOMES[name]), name)
-    except ModuleNotFoundError as error:
-        if not str(error.name).startswith("odmlib."):
-            raise
-        raise ImportError(
-            f"{error.name} is not compiled: {__path__[0]} holds odmlib's sources. Start Python in another "
-            "folder to use an installed odmlib, or compile here: python setup.py build_ext --inplace"
-        ) from None
+    value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

@@ -39,7 +39,8 @@ __all__ = ["KERNELS", "KMOMD_LAMBDA", "MACHINES", "TrainOptions", "flag_of", "op
 
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
-ANY, FROM_0, ABOVE_0, FROM_0_TO_1 = Number(), Number(0), Number(0, open_low=True), Number(0, 1)
+GAMMA_WORDS = ("scale", "auto", "mean")
+ANY, FROM_0, ABOVE_0 = Number(), Number(0), Number(0, open_low=True)
 
 
 def _option(default: Any, usage: str, kind: Kind, help: str) -> Any:
@@ -77,8 +78,9 @@ class TrainOptions:
         "kernel, number or name: 0 linear u'v, 1 poly (g u'v + r)^d, 2 rbf exp(-g |u-v|^2), 3 sigmoid "
         "tanh(g u'v + r), 4 precomputed")
     degree: int = _option(3, "-d --degree D", Whole(1, MAX_DEGREE), "degree d of poly")
-    gamma: float | str = _option("scale", "-g --gamma G", Number(0, open_low=True, words=("scale", "auto")),
-        "gamma g: a number, 'scale' = 1/(features x variance of X) or 'auto' = 1/features")
+    gamma: float | str = _option("scale", "-g --gamma G", Number(0, open_low=True, words=GAMMA_WORDS),
+        "gamma g: a number, 'scale' = 1/(features x variance of X), 'auto' = 1/features or 'mean' = 1/(2 x "
+        "squared mean distance between rows)")
     coef0: float = _option(0.0, "-r --coef0 R", ANY, "coef0 r of poly and sigmoid")
     C: float | None = _option(None, "-c --C C", ABOVE_0,
         "C: weight of one row's loss (default 1); ssodm: of one labeled row's (default: from lambda1)")
@@ -91,8 +93,8 @@ class TrainOptions:
     lambda2: float | None = _option(None, "--lambda2 L", FROM_0,
         "odml: total weight of the margins' mean (default: lambda); ssodm: of the unlabeled rows (default: "
         "lambda1/10, lambda1 if balance gives fractions)")
-    nu: float = _option(0.5, "-n --nu NU", FROM_0_TO_1,
-        "nu: weight of deviations above the band relative to below, 0 to 1")
+    nu: float = _option(0.5, "-n --nu NU", FROM_0,
+        "nu: weight of deviations above the band relative to below, at least 0")
     theta: float = _option(0.2, "-p --theta T", Number(0, 1, open_high=True),
         "theta: half-width of the loss-free band, 0 <= theta < 1")
     threshold: str = _declared("threshold")

@@ -26,7 +26,18 @@ import odmlib
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON, SHELL = ("python", "pycon"), ("console", "sh", "bash", "shell")
-OPTIONAL_MODULES = {"sklearn", "matplotlib", "pandas", "polars", "pyspark", "joblib", "tqdm"}
+OPTIONAL_MODULES = {
+    "sklearn",
+    "matplotlib",
+    "pandas",
+    "polars",
+    "pyspark",
+    "joblib",
+    "tqdm",
+    "onnx",
+    "onnxruntime",
+    "skl2onnx",
+}
 CHECKER = doctest.OutputChecker()
 LOOSELY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

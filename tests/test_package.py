@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,18 @@ def modules_after(code: str) -> set[str]:
     result = run_python(f"import sys\n{code}\nprint('modules:', *sys.modules)")
     assert result.returncode == 0, result.stderr
     return set(result.stdout.partition("modules:")[2].split())
+
+
+def test_minimum_versions_are_those_that_are_tested():
+    root = Path(__file__).parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    declared = [*project["dependencies"], *project["optional-dependencies"]["sklearn"]]
+    declared += project["optional-dependencies"]["plot"]
+    tested = [line for line in (root / ".ci" / "minimum.txt").read_text().splitlines() if "==" in line]
+    assert len(tested) == len(declared) > 0
+    for bound, pin in zip(declared, tested, strict=True):
+        name, version = bound.split(">=")
+        assert pin in (f"{name}=={version}", f"{name}=={version}.0")
 
 
 def test_import_is_light():
@@ -119,16 +132,23 @@ def test_a_callbacks_exception_comes_through():
         odmlib.train(np.array([[1.0], [-1.0]]), [1, -1], kernel="linear", callback=fail)
 
 
-def test_sources_that_are_not_compiled_say_so(tmp_path):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-c", "import odmlib; odmlib.train"],
+        ["-c", "import odmlib.data.reading"],
+        ["-c", "from odmlib.sklearn import ODMClassifier"],
+        ["-m", "odmlib.cli.train", "--help"],
+    ],
+)
+def test_sources_that_are_not_compiled_say_so(tmp_path, words):
     """As in a clone beside an installed odmlib, when Python is started in the clone."""
     source = Path(odmlib.__file__).parent
     for path in source.rglob("*.py"):
         target = tmp_path / "odmlib" / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
-    words = [sys.executable, "-c", "import odmlib; odmlib.train"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    result = subprocess.run(words, capture_output=True, text=True, env=environment)
+    result = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment)
     last = result.stderr.splitlines()[-1]
-    assert result.returncode == 1 and last.startswith("ImportError: odmlib.")
-    assert "is not compiled" in last and "build_ext --inplace" in last
+    assert result.returncode == 1 and "which are not compiled" in last and "build_ext --inplace" in last

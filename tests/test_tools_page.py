@@ -19,7 +19,7 @@ MADE = {
     "odm-check": ["check.json", "wdbc.model"],
     "odm-subset": ["small.txt", "test.txt", "small.model"],
     "odm-plot": ["margins.svg", "both.svg", "run.json"],
-    "odm-convert": ["odm.libsvm", "again.model"],
+    "odm-convert": ["odm.libsvm", "again.model", "odm.c", "odm.h", "odm.npz"],
     "odm-train": ["page.html", "report.json"],
 }
 

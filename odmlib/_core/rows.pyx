@@ -280,7 +280,8 @@ cdef void transposed_chunk(void *context, index_t chunk) noexcept nogil:
 
 
 cdef inline double *cleared_sums(Job *job, index_t chunk) noexcept nogil:
-    memset(job.out + chunk * job.n_sums, 0, job.n_sums * sizeof(double))
+    if job.n_sums > 0:  # without sums there is no memory, and memset may not be given NULL
+        memset(job.out + chunk * job.n_sums, 0, job.n_sums * sizeof(double))
     return job.out + chunk * job.n_sums
 
 

@@ -290,18 +290,25 @@ def best_line(best: GridPoint) -> str:
 
 def draw(result: GridResult, png: str, arguments: argparse.Namespace) -> None:
     """The heat map, as a picture where matplotlib is there, and as text for whoever watches."""
-    from odmlib.selection.heat_map import draw_heat_map, text_heat_map
+    from odmlib.plots.inside import tune_picture
+    from odmlib.plots.picture import FORMATS, require_matplotlib, save_picture
+    from odmlib.selection.heat_map import text_heat_map
 
     if not arguments.quiet:
         for text in text_heat_map(result).splitlines():
             say(PROGRAM, text)
     if png == "null":
         return
+    ending = png.rpartition(".")[2].lower()
+    kind = ending if ending in FORMATS else "png"
     try:
-        draw_heat_map(result, png, os.path.basename(arguments.training_set_file))
-    except ImportError:
+        if kind != "svg":
+            require_matplotlib(png)
+    except OdmError:
         if arguments.png is not None:
             warn(PROGRAM, f"{png} is not drawn: matplotlib is not installed")
+        return
+    save_picture([tune_picture(result, os.path.basename(arguments.training_set_file))], png, kind)
 
 
 # ---------------------------------------------------------------------------------------- odm-train -C

@@ -1,4 +1,4 @@
-"""odm-plot: pictures of margins, accuracy and convergence, in the terminal or as PNG, SVG or PDF."""
+"""odm-plot: pictures of data, models and runs, in the terminal or as PNG, SVG or PDF."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odmlib.cli.common import bad_values_as_usage, run_tool, say
+from odmlib.cli.common import bad_values_as_usage, run_tool, say, shown_name, warn
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number, terminal_columns
 from odmlib.errors import OdmError
 
 if TYPE_CHECKING:
-    from odmlib.plots.chart import Chart
+    from odmlib.data.dataset import Dataset
+    from odmlib.model.evaluation import Evaluation
+    from odmlib.model.model import Model
+    from odmlib.plots.chart import Picture
 
 PROGRAM = "odm-plot"
 
@@ -26,6 +29,13 @@ standard output; with -o FILE.png, .svg or .pdf it is a file (.png and .pdf need
 kinds (odm-plot KIND --help says more):
   margins      data_file model_file ...   cumulative margin distribution of one or several models
   histogram    data_file model_file ...   histogram of the margins, a picture per model (or per class)
+  roc          data_file model_file ...   true against false positive rate
+  pr           data_file model_file ...   precision against recall
+  confusion    data_file model_file ...   rows by their label and the predicted one
+  calibration  data_file model_file ...   frequencies against probabilities (models of odm-train -b 1)
+  boundary     data_file model_file ...   regions of the labels in the plane of two columns
+  weights      model_file ...             largest weights of linear machines
+  tune         result_file ...            accuracies of a search, from odm-grid -out
   accuracy     data_file                  cross-validated accuracy against lambda, C, gamma, nu or theta
   convergence  report.json ...            relative duality gap against time, from odm-train --json
   levels       report.json                what each level of a partitioned machine (sodm) reached
@@ -36,6 +46,8 @@ examples:
   odm-plot margins test.txt svm.model odm.model              in the terminal
   odm-plot margins -o margins.png test.txt svm.model odm.model
   odm-plot histogram --per-class test.txt odm.model
+  odm-plot roc -o roc.png test.txt svm.model odm.model       two models in one picture
+  odm-plot confusion test.txt odm.model
   odm-plot accuracy --over lambda --log2 0,20,2 -t linear -o lambda.svg train.txt
   odm-train --json run.json train.txt m && odm-plot convergence run.json
 """
@@ -43,6 +55,21 @@ examples:
 MARGINS = """\
 Cumulative margin distribution of one or several models on a data file: for every margin the part
 of the rows that have at most this one. Left of 0: rows predicted wrongly."""
+ROC = """\
+True against false positive rate at every threshold; the legend shows the area under each curve.
+More than two classes: each class against the rest, and the average."""
+PR = """\
+Precision against recall at every threshold; the legend shows the average precision (AP). More than two
+classes: each class against the rest, and the average."""
+CONFUSION = "Rows by their label (down) and the predicted label (across), one picture per model."
+CALIBRATION = """\
+Observed frequency against predicted probability, with one standard error. Two classes: of the
+positive label. More: of the predicted label. The models must come from odm-train -b 1."""
+BOUNDARY = """\
+The label that a model predicts in the plane of two columns, and the rows of the data. Other columns
+are held at their median. The deepest shade is the band of margins without loss."""
+WEIGHTS = "The largest weights of linear machines, one picture per model."
+TUNE = "The accuracies of a search, from the result file of odm-grid (-out) or LIBSVM's grid.py."
 CONVERGENCE = "Relative duality gap against time, from odm-train --json."
 LEVELS = "What the levels of a partitioned machine reached, and when."
 
@@ -93,14 +120,66 @@ def add_outputs(parser: ToolParser) -> None:
     parser.option("--title TEXT", "title of the picture")
 
 
-def margin_parser(kind: str, description: str) -> ToolParser:
+def models_parser(kind: str, description: str) -> ToolParser:
+    """Of a picture of models on data."""
     parser = new_parser(kind, description, "data_file model_file ...")
     parser.option("--names A,B,...", "names of the models (default: of their files)")
-    parser.option("--relative", "divide by the mean size of each model's margins: compares shapes only")
     parser.option("-j --threads N", "threads", type=positive_whole_number)
     parser.add_argument("data_file")
     parser.add_argument("model_file", nargs="+")
     return parser
+
+
+def margin_parser(kind: str, description: str) -> ToolParser:
+    parser = models_parser(kind, description)
+    parser.option("--relative", "divide by the mean size of each model's margins: compares shapes only")
+    return parser
+
+
+def curve_parser(kind: str, description: str) -> ToolParser:
+    parser = models_parser(kind, description)
+    parser.option("--positive LABEL", "the label to look for (default: the larger of two)")
+    return parser
+
+
+def confusion_parser() -> ToolParser:
+    parser = models_parser("confusion", CONFUSION)
+    parser.option("--normalize", "percent of the rows with this label, instead of rows")
+    return parser
+
+
+def calibration_parser() -> ToolParser:
+    parser = curve_parser("calibration", CALIBRATION)
+    parser.option("--bins N", "bins of probabilities (default 10)", type=positive_whole_number, default=10)
+    return parser
+
+
+def boundary_parser() -> ToolParser:
+    parser = models_parser("boundary", BOUNDARY)
+    parser.option("--columns A,B", "the two columns, counted from 1 (default 1,2)", type=column_pair)
+    return parser
+
+
+def weights_parser() -> ToolParser:
+    parser = new_parser("weights", WEIGHTS, "model_file ...")
+    parser.option("--names A,B,...", "names of the models (default: of their files)")
+    parser.option("--top N", "so many weights (default 15)", type=positive_whole_number, default=15)
+    parser.add_argument("model_file", nargs="+")
+    return parser
+
+
+def tune_parser() -> ToolParser:
+    parser = new_parser("tune", TUNE, "result_file ...")
+    parser.add_argument("result_file", nargs="+")
+    return parser
+
+
+def column_pair(text: str) -> tuple[int, int]:
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise ValueError(f"expected two columns such as 1,2, found '{text}'")
+    first, second = (positive_whole_number(part) for part in parts)
+    return first, second
 
 
 def histogram_parser() -> ToolParser:
@@ -116,7 +195,10 @@ def accuracy_parser() -> ToolParser:
     parser = make_parser()
     parser.prog = f"{PROGRAM} accuracy"
     parser.usage = f"{PROGRAM} accuracy [options] [odm-train options] data_file"
-    parser.description = "Cross-validated accuracy (-v N folds, default 5) against one number of the machine."
+    parser.description = (
+        "Cross-validated accuracy (-v N folds, default 5) against one number of the machine;\n"
+        "error bars are one standard error, from the spread of the folds."
+    )
     parser.epilog = EXAMPLES
     add_outputs(parser)
     parser.option("--over NAME", ", ".join(NUMBERS), choices=tuple(NUMBERS), default="lambda")
@@ -154,24 +236,24 @@ def check_outputs(arguments: argparse.Namespace) -> None:
     with bad_values_as_usage():
         kind = picture_format(arguments.output)
     if kind != "svg":
-        require_matplotlib(kind)
+        require_matplotlib(f"a {kind.upper()} picture")
 
 
 # ---------------------------------------------------------------------------------------- work
 
 
-def draw_margins(arguments: argparse.Namespace) -> list[Chart]:
+def draw_margins(arguments: argparse.Namespace) -> list[Picture]:
     from odmlib.plots.figures import margin_distribution
 
-    margins, _ = margins_of_models(arguments)
-    title = f"cumulative margin distribution on {os.path.basename(arguments.data_file)}"
-    return [margin_distribution(margins, arguments.relative, title)]
+    models, margins, _ = margins_of_models(arguments)
+    title = f"cumulative margin distribution on {on_data(arguments)}"
+    return [margin_distribution(margins, arguments.relative, title, common_band(models))]
 
 
-def draw_histogram(arguments: argparse.Namespace) -> list[Chart]:
+def draw_histogram(arguments: argparse.Namespace) -> list[Picture]:
     from odmlib.plots.figures import by_class, margin_histograms
 
-    margins, labels = margins_of_models(arguments)
+    models, margins, labels = margins_of_models(arguments)
     if arguments.per_class:
         several = len(margins) > 1
         margins = {
@@ -179,11 +261,92 @@ def draw_histogram(arguments: argparse.Namespace) -> list[Chart]:
             for name, values in margins.items()
             for label, part in by_class(values, labels).items()
         }
-    return margin_histograms(margins, arguments.bins, arguments.relative)
+    return [*margin_histograms(margins, arguments.bins, arguments.relative, band=common_band(models))]
 
 
-def margins_of_models(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
-    """Margins of every model on the data, by name; and the labels of the data."""
+def margins_of_models(arguments: argparse.Namespace) -> tuple[dict[str, Model], dict[str, Any], Any]:
+    """Models and their margins on the data, by name; and the labels of the data."""
+    models, margins, labels = {}, {}, None
+    for name, model, rows, labels in models_on_data(arguments):
+        models[name] = model
+        margins[name] = model.margins(rows, labels, arguments.threads)
+    return models, margins, labels
+
+
+def common_band(models: dict[str, Model]) -> tuple[float, float] | None:
+    """The band of margins without loss, where all models have the same."""
+    from odmlib.plots.inside import band_of
+
+    bands = {band_of(model.parameters) for model in models.values()}
+    return bands.pop() if len(bands) == 1 else None
+
+
+def draw_roc(arguments: argparse.Namespace) -> list[Picture]:
+    from odmlib.plots.quality import roc_chart
+
+    return [roc_chart(evaluations(arguments), arguments.positive, on_data(arguments))]
+
+
+def draw_pr(arguments: argparse.Namespace) -> list[Picture]:
+    from odmlib.plots.quality import pr_chart
+
+    return [pr_chart(evaluations(arguments), arguments.positive, on_data(arguments))]
+
+
+def draw_confusion(arguments: argparse.Namespace) -> list[Picture]:
+    from odmlib.plots.quality import confusion_matrix
+
+    on = on_data(arguments)
+    return [
+        confusion_matrix(evaluation, name, arguments.normalize, on)
+        for name, evaluation in evaluations(arguments).items()
+    ]
+
+
+def draw_calibration(arguments: argparse.Namespace) -> list[Picture]:
+    from odmlib.plots.quality import calibration_chart
+
+    return [calibration_chart(evaluations(arguments), arguments.bins, arguments.positive, on_data(arguments))]
+
+
+def draw_boundary(arguments: argparse.Namespace) -> list[Picture]:
+    from odmlib.plots.inside import boundary_chart
+
+    columns = arguments.columns or (1, 2)
+    return [
+        boundary_chart(model, rows, labels, columns, name, threads=arguments.threads)
+        for name, model, rows, labels in models_on_data(arguments)
+    ]
+
+
+def draw_weights(arguments: argparse.Namespace) -> list[Picture]:
+    from odmlib.model.text_format import load_model
+    from odmlib.plots.inside import weight_picture
+
+    models = zip(model_names(arguments), map(load_model, arguments.model_file), strict=True)
+    return [weight_picture(model, arguments.top, name) for name, model in models]
+
+
+def draw_tune(arguments: argparse.Namespace) -> list[Picture]:
+    from odmlib.plots.inside import tune_picture
+    from odmlib.selection.grid_file import read_search
+
+    return [tune_picture(read_search(path), os.path.basename(path)) for path in arguments.result_file]
+
+
+def evaluations(arguments: argparse.Namespace) -> dict[str, Evaluation]:
+    """Every model on the data, by name."""
+    result = {}
+    for name, model, rows, labels in models_on_data(arguments):
+        evaluation = model.evaluate(rows, labels, arguments.threads)
+        if evaluation.n_unknown:
+            warn(PROGRAM, f"{evaluation.n_unknown} rows have labels that {name} does not know")
+        result[name] = evaluation
+    return result
+
+
+def models_on_data(arguments: argparse.Namespace) -> Iterator[tuple[str, Model, Dataset, Any]]:
+    """Name, model, rows and labels, for every model file."""
     from odmlib.cli.predict import RowsForModels
     from odmlib.model.text_format import load_model
 
@@ -192,11 +355,12 @@ def margins_of_models(arguments: argparse.Namespace) -> tuple[dict[str, Any], An
         raise UsageError("only one file can come from standard input")
     models = [load_model(path) for path in arguments.model_file]
     data = RowsForModels(arguments.data_file, arguments.threads)
-    margins, labels = {}, None
     for name, model in zip(names, models, strict=True):
-        rows, labels = data.read(model)
-        margins[name] = model.margins(rows, labels, arguments.threads)
-    return margins, labels
+        yield name, model, *data.read(model)
+
+
+def on_data(arguments: argparse.Namespace) -> str:
+    return os.path.basename(shown_name(arguments.data_file))
 
 
 def model_names(arguments: argparse.Namespace) -> list[str]:
@@ -214,7 +378,7 @@ def model_names(arguments: argparse.Namespace) -> list[str]:
     return names
 
 
-def draw_accuracy(arguments: argparse.Namespace) -> list[Chart]:
+def draw_accuracy(arguments: argparse.Namespace) -> list[Picture]:
     from odmlib.cli.progress import ProgressLine
     from odmlib.cli.train import make_options
     from odmlib.cli.training import read_problem
@@ -224,9 +388,10 @@ def draw_accuracy(arguments: argparse.Namespace) -> list[Chart]:
         raise UsageError("--values and --log2 say the same thing; give one of them")
     if arguments.model_file is not None:
         raise UsageError(f"one data file is drawn at a time, found also {arguments.model_file}")
-    if arguments.json or arguments.margins or arguments.report or arguments.loo:
+    if any(getattr(arguments, name) for name in ("json", "margins", "report", "test", "compare", "loo")):
         raise UsageError(
-            "--json, --margins, --report, --loo are odm-train's; --data writes what is drawn here"
+            "--json, --margins, --report, --test, --compare and --loo are odm-train's; "
+            "--data writes what is drawn here"
         )
     arguments.v = 5 if arguments.v is None else arguments.v
     options = make_options(arguments)
@@ -240,13 +405,13 @@ def draw_accuracy(arguments: argparse.Namespace) -> list[Chart]:
         return [accuracy_chart(problem, options.but(callback=progress), over, values, arguments.v)]
 
 
-def draw_convergence(arguments: argparse.Namespace) -> list[Chart]:
+def draw_convergence(arguments: argparse.Namespace) -> list[Picture]:
     from odmlib.plots.figures import convergence
 
     return [convergence(read_reports(arguments.report))]
 
 
-def draw_levels(arguments: argparse.Namespace) -> list[Chart]:
+def draw_levels(arguments: argparse.Namespace) -> list[Picture]:
     from odmlib.plots.figures import level_charts
 
     reports = read_reports(arguments.report)
@@ -269,7 +434,7 @@ def read_reports(paths: Sequence[str]) -> dict[str, dict[str, Any]]:
     return reports
 
 
-def show(charts: list[Chart], arguments: argparse.Namespace) -> None:
+def show(charts: list[Picture], arguments: argparse.Namespace) -> None:
     import dataclasses
 
     from odmlib.data.files import open_output
@@ -288,9 +453,16 @@ def show(charts: list[Chart], arguments: argparse.Namespace) -> None:
         print("\n\n".join(text_chart(chart, terminal_columns() - 1) for chart in charts))
 
 
-KINDS: dict[str, tuple[Callable[[], ToolParser], Callable[[argparse.Namespace], list[Chart]]]] = {
+KINDS: dict[str, tuple[Callable[[], ToolParser], Callable[[argparse.Namespace], list[Picture]]]] = {
     "margins": (lambda: margin_parser("margins", MARGINS), draw_margins),
     "histogram": (histogram_parser, draw_histogram),
+    "roc": (lambda: curve_parser("roc", ROC), draw_roc),
+    "pr": (lambda: curve_parser("pr", PR), draw_pr),
+    "confusion": (confusion_parser, draw_confusion),
+    "calibration": (calibration_parser, draw_calibration),
+    "boundary": (boundary_parser, draw_boundary),
+    "weights": (weights_parser, draw_weights),
+    "tune": (tune_parser, draw_tune),
     "accuracy": (accuracy_parser, draw_accuracy),
     "convergence": (lambda: report_parser("convergence", CONVERGENCE), draw_convergence),
     "levels": (lambda: report_parser("levels", LEVELS), draw_levels),

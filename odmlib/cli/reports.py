@@ -12,10 +12,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 from odmlib._version import __version__
 from odmlib.cli.common import say, shown_name, warn
-from odmlib.errors import shell_words
+from odmlib.errors import OdmError, ParameterError, shell_words
 
 if TYPE_CHECKING:
     from odmlib.data.problem import Problem
+    from odmlib.model.evaluation import Evaluation
     from odmlib.model.model import Model
     from odmlib.options import TrainOptions
 
@@ -151,16 +152,62 @@ def write_lines(file: IO[str] | None, numbers: Any) -> None:
     file.flush()
 
 
+def load_compared(arguments: argparse.Namespace) -> dict[str, Model]:
+    """The models of --compare by name; a test file that cannot be read shows now as well, before the work."""
+    from odmlib.data.files import open_input
+    from odmlib.model.text_format import load_model
+
+    if arguments.test not in (None, "-"):
+        with open_input(arguments.test):
+            pass
+    paths = arguments.compare.split(",") if arguments.compare else []
+    names = [base_name(path) for path in paths]
+    return dict(zip(names if len(set(names)) == len(paths) else paths, map(load_model, paths), strict=True))
+
+
+def read_test(model: Model, arguments: argparse.Namespace) -> tuple[str, Evaluation] | None:
+    """Name and evaluation of the rows of --test, where there are any."""
+    if arguments.test is None:
+        return None
+    return base_name(arguments.test), evaluate_file(model, arguments.test, arguments)
+
+
+def evaluate_file(model: Model, path: str, arguments: argparse.Namespace) -> Evaluation:
+    from odmlib.cli.predict import RowsForModels
+
+    try:
+        return model.evaluate(*RowsForModels(path, arguments.threads).read(model), arguments.threads)
+    except ParameterError as error:
+        raise OdmError(f"{shown_name(path)}: {error}") from None
+
+
+def test_line(name: str, found: Evaluation) -> str:
+    """As odm-predict says it."""
+    right = round(found.accuracy * found.n_rows)
+    return f"Accuracy = {100 * found.accuracy:g}% ({right}/{found.n_rows}) on {name}"
+
+
 def write_page(
-    file: IO[str] | None, model: Model, problem: Problem | None, arguments: argparse.Namespace
+    file: IO[str] | None,
+    model: Model,
+    problem: Problem | None,
+    arguments: argparse.Namespace,
+    test: tuple[str, Evaluation] | None,
+    compared: dict[str, Model],
 ) -> None:
     if file is None:
         return
     from odmlib.plots.page import report_page
 
-    name = os.path.basename(shown_name(arguments.training_set_file))
-    file.writelines(report_page(model, problem, name, arguments.command))
+    path = arguments.test or arguments.training_set_file
+    others = {name: evaluate_file(other, path, arguments) for name, other in compared.items()}
+    name = base_name(arguments.training_set_file)
+    file.writelines(report_page(model, problem, name, arguments.command, test, others))
     file.flush()
+
+
+def base_name(path: str) -> str:
+    return os.path.basename(shown_name(path))
 
 
 def plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,8 @@ WORK = "what to do"
 DESCRIPTION = """\
 Train an optimal margin distribution machine on data in LIBSVM format, or on a table (CSV).
 training_set_file may be - (standard input) and may be packed with gzip, bzip2 or xz;
-model_file defaults to the name of the training file + .model, in this directory.
+model_file defaults to the name of the training file + .model, in this directory; a name that ends
+in .npz gets a binary model, which loads faster.
 """
 
 EXAMPLES = """\
@@ -46,6 +48,7 @@ examples:
   odm-train -v 5 -g 0.5 a.txt                     5-fold cross-validation, no model
   odm-train -C a.txt m                            search C and gamma; model of the best in m
   odm-train --loo -g 0.5 a.txt                    leave-one-out from one fit, no model
+  odm-train --report r.html --test b.txt a.txt m  one page about training and test rows
   odm-train -s 5 --assigned found mixed.txt       unlabeled rows (label 0) help; their labels in found
   odm-scale -l 0 -s r a.txt | odm-train - m       from a pipe
   odm-train -s 6 --spark local[2] parts/ m        on Spark, from a directory of files
@@ -77,10 +80,14 @@ def make_parser() -> ToolParser:
         "a model of the best is written only if named; odm-grid does more",
         group=WORK,
     )
-    left_out = "leave-one-out accuracy from one fit, and the paper's bound; a model is written only if named"
+    left_out = "leave-one-out accuracy from one fit, and a proven bound; a model is written only if named"
     parser.option("--loo", left_out, group=WORK)
     parser.option("--json FILE", "write a machine-readable report of the run", group=OUTPUT)
     parser.option("--report FILE", "write a report of the run as one HTML page", group=OUTPUT)
+    test = "test rows: prints the accuracy on them, and --report shows them"
+    parser.option("--test FILE", test, group=OUTPUT)
+    compare = "models that --report shows beside this one, on the same rows"
+    parser.option("--compare MODEL,...", compare, group=OUTPUT)
     parser.option("--margins FILE", "write the margin of every training row, one per line", group=OUTPUT)
     assigned = "ssodm: write the label found for every unlabeled row, one per line"
     parser.option("--assigned FILE", assigned, group=own_group("ssodm"))
@@ -107,7 +114,11 @@ def make_options(arguments: argparse.Namespace) -> TrainOptions:
 
 
 def check_files(arguments: argparse.Namespace) -> None:
-    inputs = [arguments.training_set_file, arguments.weights, arguments.init]
+    inputs = [arguments.training_set_file, arguments.weights, arguments.init, arguments.test]
+    if arguments.compare is not None and arguments.report is None:
+        raise UsageError("--compare names models for --report; name a file with --report")
+    if arguments.compare and not arguments.test and (arguments.training_set_file == "-" or arguments.spark):
+        raise UsageError("--compare needs rows that can be read again; give --test FILE")
     if inputs.count("-") > 1:
         raise UsageError("only one file can come from standard input")
     for output in outputs(arguments)[1:]:
@@ -115,6 +126,7 @@ def check_files(arguments: argparse.Namespace) -> None:
     if arguments.v is not None and not arguments.search:
         for output, message in (
             (arguments.report, "--report is about a model; -v makes none (--json writes what -v found)"),
+            (arguments.test, "--test rows are for a model; -v makes none"),
             (arguments.assigned, "--assigned are labels found in training; -v makes no model"),
             (arguments.margins, "--margins are those of a model; -v makes none"),
             (arguments.model_file, f"-v writes no model, but a model file is named: {arguments.model_file}"),
@@ -132,7 +144,9 @@ def check_files(arguments: argparse.Namespace) -> None:
         arguments.model_file = os.path.basename(arguments.training_set_file.rstrip("/")) + ".model"
     if outputs(arguments).count("-") > 1:
         raise UsageError("only one of the model, the report and the margins can go to standard output")
-    refuse_overwriting(arguments.model_file, inputs[:2])  # --init may name the model to go on with
+    refuse_overwriting(
+        arguments.model_file, [*inputs[:2], arguments.test]
+    )  # --init may name the model to go on with
 
 
 def outputs(arguments: argparse.Namespace) -> list[str | None]:
@@ -141,10 +155,11 @@ def outputs(arguments: argparse.Namespace) -> list[str | None]:
 
 def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
     from odmlib.data.labels import python_label
-    from odmlib.model.text_writer import model_text
+    from odmlib.model.text_writer import model_pieces
 
     # the outputs are opened first: a directory that cannot be written to shows before the work, not after
     named = arguments.model_file is not None
+    compared = reports.load_compared(arguments)
     with (
         reports.open_wanted(arguments.json) as report,
         reports.open_wanted(arguments.margins) as margins,
@@ -175,11 +190,14 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         for line in reports.describe_model(model):
             tell(line)
         warn_of_the_end(model, options)
-        if estimate:
-            print(estimate, file=sys.stderr if "-" in outputs(arguments) else sys.stdout, flush=True)
+        test = reports.read_test(model, arguments)
+        lines = [estimate] if estimate else []
+        lines += [reports.test_line(*test)] if test is not None else []
+        for line in lines:
+            print(line, file=sys.stderr if "-" in outputs(arguments) else sys.stdout, flush=True)
         started = time.perf_counter()
         if stream is not None:
-            stream.writelines(model_text(model))
+            stream.writelines(model_pieces(model, arguments.model_file))
         written = time.perf_counter() - started if named else None
         model.report["seconds"] |= {"read": read_seconds, "write": written}
         if found is not None:
@@ -188,7 +206,9 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
             reports.write_lines(margins, model.training_margins)
         labels = () if model.assigned is None else model.assigned
         reports.write_lines(assigned, [python_label(label) for label in labels])
-        reports.write_page(page, trained, problem, arguments)
+        reports.write_page(
+            page, replace(trained, zero_based=model.zero_based), problem, arguments, test, compared
+        )
         reports.write_report(report, model.report)
     if named:
         tell(f"model written to {'standard output' if arguments.model_file == '-' else arguments.model_file}")
@@ -226,17 +246,15 @@ def warn_of_the_end(model: Model, options: TrainOptions) -> None:
 
 
 def leave_one_out_line(model: Model, problem: Problem, options: TrainOptions) -> str:
-    """The result as LIBSVM words it, the paper's bound beside it; the report gets its entry."""
+    """The result as LIBSVM words it, the bound beside it; the report gets its entry."""
     from odmlib.selection.leave_one_out import leave_one_out_of
 
     if "leave_one_out" not in model.report:  # probabilities have it made already
         model.report["leave_one_out"] = leave_one_out_of(model, problem, options).report()
     found, rows = model.report["leave_one_out"], problem.rows.n_rows
     right = f"{rows - found['errors']}/{rows}"
-    return (
-        f"Leave-one-out Accuracy = {100 * found['accuracy']:g}% ({right}; "
-        f"{found['errors']} errors, at most {found['bound']:.1f} by the paper's bound)"
-    )
+    bound = "" if found["bound"] is None else f", at most {found['bound']} in true refits"
+    return f"Leave-one-out Accuracy = {100 * found['accuracy']:g}% ({right}; {found['errors']} errors{bound})"
 
 
 def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:

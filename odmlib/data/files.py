@@ -69,6 +69,12 @@ def open_input(source: Source, max_unpacked: int | None = None, small: bool = Fa
     return Input(open(path, "rb", buffering=0), path, True, limit, small)
 
 
+def unpacked_limit(packed: int, max_unpacked: int | None = None) -> int:
+    """The bytes to which a model of `packed` bytes may unpack, as `open_input` has it."""
+    limit = _tool_limit.get() if max_unpacked is None else _checked_limit(max_unpacked)
+    return SMALL_BYTES + SMALL_RATIO * packed if limit is None else limit
+
+
 def _checked_limit(most: Any) -> int:
     try:
         count = index(most)
@@ -112,6 +118,15 @@ class Input(io.RawIOBase):
         data = (self._unpacked or self._take)(len(buffer))
         buffer[: len(data)] = data
         return len(data)
+
+    def known_size(self) -> int:
+        """How many bytes the source holds, where the system knows it; else 0. Only a hint."""
+        if self._unpacked is not None:
+            return 0
+        try:
+            return os.fstat(self._stream.fileno()).st_size
+        except (OSError, AttributeError):
+            return 0
 
     def close(self) -> None:
         if not self.closed:

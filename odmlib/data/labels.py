@@ -74,6 +74,8 @@ def read_labels(kind: str, text: str) -> NDArray:
     if kind == "str" and _uneven(values):
         return _objects(values)
     try:
+        if kind == "unsigned" and min(values, default=0) < 0:
+            raise OverflowError  # numpy 1.26 wraps negative numbers around
         return np.array(values, dtype=_TYPES[kind])
     except OverflowError:
         raise ValueError(f"a label does not fit the type {kind}") from None

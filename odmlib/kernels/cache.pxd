@@ -30,5 +30,5 @@ cdef class RowCache:
     cdef void _copy_columns(self, const void *source, const index_t *columns, void *target) noexcept nogil
     cdef void _unchain(self, index_t slot) noexcept nogil
     cdef void _chain(self, index_t slot, index_t newer) noexcept nogil
-    cdef index_t _claim(self) noexcept nogil
+    cdef index_t _claim(self, index_t at_once) noexcept nogil
     cdef void _forget(self, index_t row) noexcept nogil

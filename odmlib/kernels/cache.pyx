@@ -152,7 +152,7 @@ cdef class RowCache:
         cdef index_t i, slot
         with nogil:
             for i in range(part.n_columns):
-                slot = part._claim()
+                slot = part._claim(part.n_columns)
                 if slot < 0:
                     with gil:
                         raise MemoryError("no memory for a kernel row")
@@ -204,8 +204,11 @@ cdef class RowCache:
         self._newer[self._older[newer]] = slot
         self._older[newer] = slot
 
-    cdef index_t _claim(self) noexcept nogil:
-        """A slot with memory at the new end of the chain; -1 when there is none."""
+    cdef index_t _claim(self, index_t at_once) noexcept nogil:
+        """A slot with memory at the new end of the chain; -1 when there is none.
+
+        With fewer slots than rows that are wanted at once, the oldest would be one of them: it is never taken.
+        """
         cdef index_t slot, oldest = self._newer[self.capacity]
         # an emptied slot waits at the old end; new memory is taken only when there is none
         if self._n_slots < self.capacity and (self._n_slots == 0 or self._row_of[oldest] >= 0):
@@ -216,7 +219,7 @@ cdef class RowCache:
                 self._row_of[slot] = -1
                 self._chain(slot, self.capacity)
                 return slot
-        if self._n_slots == 0:
+        if self._n_slots == 0 or (self._row_of[oldest] >= 0 and self._n_slots < at_once):
             return -1
         # also when the machine has less memory than the budget says
         if self._row_of[oldest] >= 0:
@@ -260,7 +263,7 @@ cdef class RowCache:
                 if slot >= 0:
                     self.hits = self.hits + 1
                 else:
-                    slot = self._claim()
+                    slot = self._claim(n)
                     if slot < 0:
                         with gil:
                             raise MemoryError("no memory for a kernel row")

@@ -15,6 +15,7 @@ def kernel_scores(
     test: Dataset,
     threads: int = 1,
 ) -> Floats: ...
+def symmetric_terms(n: int) -> int: ...
 def training_scores(
     kernel: Kernel,
     coefficients: ArrayLike,

@@ -116,6 +116,11 @@ cdef bint run_sums(odm_sums_job *job, terms, double[:, ::1] scores, index_t supp
     return True
 
 
+def symmetric_terms(n):
+    """How many additions lead to a score of training_scores for one of n rows with a coefficient."""
+    return 64 + n // 64 + n // (PANEL_ROWS * PARTS) + PANEL_ROWS + PARTS
+
+
 def training_scores(Kernel kernel, coefficients, rows=None, int threads=1, over=None):
     """K c of the kernel's own rows in float64, its shift included: (n,) for c (n,), (n, k) for (n, k).
 

@@ -21,6 +21,7 @@
 #include <new>
 
 #include "instructions.h"
+#include "memory.h"
 #include "panel_jobs.h"
 #include "parallel.h"
 

@@ -63,7 +63,7 @@ INLINE void ODM_NAME(convert)(const REAL *from, int64_t n, float *to)
     const REAL least = REAL(FLT_MIN);
     for (int64_t k = 0; k < n; k += LANES) {
         const VEC x = *reinterpret_cast<const VEC *>(from + k);
-        const VEC normal = (x > -least) & (x < least) ? VEC{} : x;
+        const VEC normal = ((x > -least) & (x < least)) ? VEC{} : x;
         *reinterpret_cast<narrow *>(to + k) = __builtin_convertvector(normal, narrow);
     }
 }

@@ -223,11 +223,11 @@ struct ODM_NAME(room) {
     int32_t *slots = nullptr;
     bool take(int64_t panel_bytes, int64_t n_slots) noexcept
     {
-        panels = static_cast<char *>(std::aligned_alloc(64, panel_bytes > 0 ? panel_bytes : 64));
+        panels = static_cast<char *>(odm_aligned_alloc(64, panel_bytes > 0 ? panel_bytes : 64));
         if (n_slots) slots = static_cast<int32_t *>(std::calloc(n_slots, sizeof(int32_t)));
         return panels && (slots || !n_slots);
     }
-    ~ODM_NAME(room)() { std::free(panels); std::free(slots); }
+    ~ODM_NAME(room)() { odm_aligned_free(panels); std::free(slots); }
 };
 
 // Norms as `apply` wants them: gamma |x|^2 for the RBF kernel.

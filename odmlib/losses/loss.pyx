@@ -67,6 +67,10 @@ cdef class MarginLoss:
             return self.conjugate_slope(first, second)
         raise ValueError(f"no such method of a loss: {what!r}")
 
+    def largest_curvature(self):
+        """Of a row with cost 1, far below and far above its band."""
+        return max(self.curvature(-1e300, 1.0), self.curvature(1e300, 1.0))
+
     def piece_at(self, double dual, double direction, double cost):
         """(low, high, curvature) of the conjugate's piece, for tests."""
         cdef double low, high, curvature = self.piece(dual, direction, cost, &low, &high)

@@ -147,7 +147,8 @@ cdef void evaluate_chunk(void *context, index_t chunk) noexcept nogil:
     cdef double *gradient = job.gradients + chunk * job.n_columns
     cdef double total = 0.0, margin, slope = 0.0
     cdef index_t i
-    memset(gradient, 0, job.n_columns * sizeof(double))
+    if job.n_columns > 0:  # memset may not be given NULL
+        memset(gradient, 0, job.n_columns * sizeof(double))
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
         margin = job.y[i] * (<Rows>job.rows).dot(i, job.w)
         job.margins[i] = margin

@@ -67,17 +67,25 @@ def build_model(problem: Problem, options: TrainOptions, fitter: Fitter) -> Mode
 
 def kernel_formula(rows: Dataset, options: TrainOptions) -> KernelFormula:
     """The kernel with gamma worked out from the data where the user left that to us."""
-    return formula_for(options, rows.n_features, rows.variance)
+    return formula_for(options, rows.n_features, rows.variance, lambda: rows.mean_distance(options.seed))
 
 
-def formula_for(options: TrainOptions, n_features: int, variance: Callable[[], float]) -> KernelFormula:
-    """The same; `variance`: of all entries, asked for only where it is needed."""
+def formula_for(
+    options: TrainOptions,
+    n_features: int,
+    variance: Callable[[], float],
+    mean_distance: Callable[[], float],
+) -> KernelFormula:
+    """The same; `variance` of all entries and `mean_distance` of rows are asked for only where needed."""
     gamma = options.gamma
     if "gamma" not in KernelFormula(options.kernel).parameter_names:
         gamma = 1.0
     elif isinstance(gamma, str):
         with np.errstate(over="ignore", invalid="ignore"):
-            spread = n_features * (variance() if gamma == "scale" else 1.0)
+            if gamma == "mean":
+                spread = 2 * mean_distance() ** 2
+            else:
+                spread = n_features * (variance() if gamma == "scale" else 1.0)
         if not math.isfinite(spread):
             raise ParameterError("the variance of X overflows; scale the data or give gamma (-g)")
         gamma = 1.0 / spread if spread > 0 else 1.0

@@ -128,12 +128,29 @@ class KmOmd(Machine):
             "theta_midpoint": math.nan if average else scale * thetas["midpoint"],
             "theta_kkt": math.nan if average else scale * thetas["kkt"],
             "norm": norm,
+            "entropy": _entropy(point.gamma, task),
             "ranking_margin": _ranking_margin(point.scores - shift * task.signs * point.gamma, task, norm),
         }
-        primal, dual = (norm, norm) if average else (point.objective, point.bound)
+        # in the last digit the bound can exceed the objective
+        primal = norm if average else point.objective
+        dual = norm if average else min(point.bound, point.objective)
         margins, offset = scale * task.signs * (point.scores - theta), scale * theta
         found = point.status, primal, dual, point.gap, point.iterations, point.solver
         return SolverResult(*found, margins=margins, details=details, offset=offset), scale
+
+
+def _entropy(gamma: Floats, task: Task) -> float:
+    """The paper's E(gamma), the mean of both classes: 1 where all rows count alike, 0 where only one counts.
+
+    A row of weight w is w rows of gamma / w. The only row of a class has the entropy 1.
+    """
+    total = 0.0
+    for sign in (1.0, -1.0):
+        side = (task.signs == sign) & (gamma > 0)
+        whole = float(task.weights[task.signs == sign].sum())
+        part = gamma[side] / gamma[side].sum()
+        total += float(part @ np.log(task.weights[side] / part)) / math.log(whole) if whole > 1 else 1.0
+    return total / 2
 
 
 def _ranking_margin(scores: Floats, task: Task, norm: float) -> dict[str, float]:

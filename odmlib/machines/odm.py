@@ -8,8 +8,11 @@ from above nu times as strongly as from below. lambda = C sum_i s_i is the paper
 
 from __future__ import annotations
 
+from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import BandLoss
-from odmlib.machines.machine import Floats, Machine
+from odmlib.machines.machine import Floats, Machine, Task
+from odmlib.solvers.control import Control, Resources, SolverResult, WarmStart
+from odmlib.solvers.problem import KernelProblem
 
 
 class Odm(Machine):
@@ -18,3 +21,13 @@ class Odm(Machine):
 
     def costs(self, weights: Floats) -> Floats:
         return self.C * weights / (1 - self.options.theta) ** 2
+
+    def solve_kernel(
+        self, kernel: Kernel, task: Task, control: Control, resources: Resources, start: WarmStart | None
+    ) -> SolverResult:
+        if self.options.solver != "dcd":
+            return super().solve_kernel(kernel, task, control, resources, start)
+        from odmlib.solvers.kernel.dcd import solve_kernel_dcd
+
+        problem = KernelProblem(kernel, task.signs, self.costs(task.weights), self.loss())
+        return solve_kernel_dcd(problem, control, resources, start)

@@ -47,7 +47,6 @@ class Sodm(Odm):
         self, rows: Rows, task: Task, control: Control, resources: Resources, start: WarmStart | None
     ) -> SolverResult:
         from odmlib.solvers.distributed import blocks as distributed
-        from odmlib.solvers.distributed.partitions import deal
 
         options = self.options
         if options.solver != "csvrg" and options.solver not in distributed.SOLVERS:
@@ -58,12 +57,36 @@ class Sodm(Odm):
 
             return solve_csvrg(problem, control, resources, start)
         n_blocks = min(options.partitions or USUAL_BLOCKS, rows.n_rows)
-        partition = deal((task.signs > 0).astype(np.int64), n_blocks, options.seed)
+        partition = self._dealt(rows, task.signs, n_blocks, control, resources)
         blocks = distributed.LocalBlocks(distributed.split(problem, partition), resources)
         result = distributed.SOLVERS[options.solver](blocks, control, start)
         result.margins = problem.margins(result.weights, resources.threads)
         result.details["blocks"] = n_blocks
         return result
+
+    def _dealt(
+        self, rows: Rows, signs: Floats, n_blocks: int, control: Control, resources: Resources
+    ) -> Places:
+        """The block of every row of a linear machine: by class, and by strata where they are asked for."""
+        from odmlib.machines.declarations.sodm import PARTITIONERS
+        from odmlib.solvers.distributed.partitions import Plan, deal, make_partitions
+
+        options = self.options
+        if options.partition == PARTITIONERS[0] and options.landmarks is None:
+            return deal((signs > 0).astype(np.int64), n_blocks, options.seed)
+        dataset = rows.dataset()
+        kernel = Kernel(KernelFormula("linear", bias=rows.bias), dataset, resources.threads)
+        return make_partitions(
+            options.partition,
+            Plan(n_blocks, 1),
+            kernel,
+            signs,
+            dataset,
+            landmarks=options.landmarks,
+            seed=options.seed,
+            threads=resources.threads,
+            out_of_time=control.out_of_time,
+        ).at(1)
 
     def solve_kernel(
         self, kernel: Kernel, task: Task, control: Control, resources: Resources, start: WarmStart | None

@@ -67,8 +67,7 @@ def as_terms(values: Dataset | ArrayLike, n: int) -> Dataset:
     if isinstance(values, Dataset):
         return values
     array = np.asarray(values, dtype=np.float64)
-    shape = (n, -1) if array.ndim == 2 else (n, 1)
-    return Dataset.from_any(array.reshape(shape), "the decision function")
+    return Dataset.from_any(array if array.ndim == 2 else array.reshape(n, 1), "the decision function")
 
 
 def _set(function: Function, **fields: Any) -> None:

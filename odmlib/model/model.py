@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from odmlib.data.files import Target
+    from odmlib.model.evaluation import Evaluation
 
 
 BLOCK_SCORES = 1 << 23  # outputs held at a time while predicting: 64 MB
@@ -189,11 +190,15 @@ class Model:
             margins[part] = margins_of(self.scheme, scores, codes[part], self.n_classes)
         return margins
 
+    def evaluate(self, X: Any, y: Any, threads: int | None = None) -> Evaluation:
+        """How the model does on rows with the labels y: accuracy, errors per class, rankings."""
+        from odmlib.model.evaluation import Evaluation
+
+        return Evaluation.of(self, self._fitting(X), y, threads)
+
     def codes_of(self, given: NDArray) -> Codes:
         """The position in `labels` of every given label; a label that the model does not know is an error."""
-        codes = np.full(len(given), -1, dtype=np.int64)
-        for place, label in enumerate(self.labels):
-            codes[given == label] = place
+        codes = self.known_codes(given)
         unknown = np.flatnonzero(codes < 0)
         if len(unknown):
             raise ParameterError(
@@ -201,14 +206,23 @@ class Model:
             )
         return codes
 
+    def known_codes(self, given: NDArray) -> Codes:
+        """The position in `labels` of every given label, -1 where the model does not know it."""
+        codes = np.full(len(given), -1, dtype=np.int64)
+        for place, label in enumerate(self.labels):
+            codes[given == label] = place
+        return codes
+
     def save(self, target: Target) -> None:
-        """Write the model file: text, whole or not at all; to a path, `-` for standard output, or an open
-        file (binary or text)."""
+        """Write the model file, whole or not at all; to a path, `-` for standard output, or an open file.
+
+        The file is text. A path that ends in .npz gets the binary form, which loads faster.
+        """
         from odmlib.data.files import open_output
-        from odmlib.model.text_writer import model_text
+        from odmlib.model.text_writer import model_pieces
 
         with open_output(target) as stream:
-            stream.writelines(model_text(self))
+            stream.writelines(model_pieces(self, target))
 
     def to_bytes(self) -> bytes:
         """The model file as bytes; `load_model` takes them."""

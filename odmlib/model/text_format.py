@@ -1,4 +1,4 @@
-"""The model file: text, versioned, self-describing, and read without trust.
+"""The model file: text or binary, versioned, self-describing, and read without trust.
 
     odmlib model 1
     machine odm
@@ -27,6 +27,9 @@ Optional keys: scheme (binary where it is missing), columns (names of the featur
 that another program trained the model; what it does not tell (C, objective, gap, margins ...) is then
 missing. Numbers are written so that they read back exactly. Counts in the header are only compared with what
 the file holds; no memory is taken on their word. Nothing in the file depends on the clock or on threads.
+
+The binary form is numpy's npz (npz_file.py). The array `header` is the text up to the first section's line;
+each section has arrays of its leading numbers and of its rows: SV_leading, SV_starts, SV_columns, SV_values.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ import numpy as np
 from odmlib._core.arrays import Floats
 from odmlib.data._reader import parse_number
 from odmlib.data.dataset import MAX_FEATURES, Dataset
-from odmlib.data.files import Source, open_input
+from odmlib.data.files import Input, Source, open_input, unpacked_limit
 from odmlib.data.labels import are_distinct, python_label, read_labels, show_labels
 from odmlib.data.reading import parse_rows
 from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
@@ -56,8 +59,10 @@ from odmlib.model.functions import (
     RoutedFunction,
 )
 from odmlib.model.model import Model
+from odmlib.model.npz_file import MAGIC as NPZ_MAGIC
+from odmlib.model.npz_file import read_npz
 from odmlib.model.schemes import n_outputs
-from odmlib.model.text_writer import EXTRAS, MAGIC, VERSION
+from odmlib.model.text_writer import EXTRAS, MAGIC, VERSION, array_names
 from odmlib.names import CONVERTED, KERNELS, MACHINES, QUANTILES, SCHEMES, STATUSES
 from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
 
@@ -70,19 +75,30 @@ FREE_OUTPUTS = 1 << 20  # more outputs than this must be backed by as many bytes
 def load_model(source: Source, max_unpacked: int | None = None) -> Model:
     """Read a model file: a path, `-` for standard input, an open file, or bytes; packed or not.
 
-    Models of LIBSVM and LIBLINEAR are read, too; `load_foreign_model` also takes their number of features.
-    Everything in the file is checked before it is believed; a fault raises ModelFormatError with its place.
-    A packed file may unpack to `max_unpacked` bytes, by default to 200 times its size and 64 MB.
+    It may be text or binary. Models of LIBSVM and LIBLINEAR are read, too; `load_foreign_model` also takes
+    their number of features. Everything in the file is checked before it is believed; a fault raises
+    ModelFormatError with its place. A packed file may unpack to `max_unpacked` bytes, by default to 200 times
+    its size and 64 MB.
     """
     text, name = read_text(source, max_unpacked)
     if (form := form_of(text)) in FOREIGN_FORMS:
         # by name: the readers of other programs' files are made of this module's
         return import_module("odmlib.model.foreign.files").foreign_model(text, name, form)
-    return ModelReader(text, name).model()
+    return reader_of(text, name, max_unpacked).model()
 
 
-def form_of(text: bytes | bytearray) -> str | None:
-    """`odmlib`, `libsvm`, `liblinear`, or None."""
+def reader_of(data: bytearray | memoryview, name: str, max_unpacked: int | None) -> ModelReader:
+    """The reader of a model of ours."""
+    if isinstance(data, memoryview):
+        return BinaryReader(data, name, unpacked_limit(len(data), max_unpacked))
+    check_magic(bytes(data[:200]), name)
+    return ModelReader(data, name)
+
+
+def form_of(text: bytes | bytearray | memoryview) -> str | None:
+    """`odmlib`, `binary` (ours, too), `libsvm`, `liblinear`, or None."""
+    if isinstance(text, memoryview):
+        return "binary"
     if text.startswith(MAGIC.encode()):
         return "odmlib"
     lines = bytes(text[: 1 << 16]).splitlines()[:50]  # both headers are short; keys may stand in any order
@@ -90,13 +106,16 @@ def form_of(text: bytes | bytearray) -> str | None:
     return next((form for key, form in FOREIGN_KEYS.items() if key in keys), None)
 
 
-def read_text(source: Source, max_unpacked: int | None) -> tuple[bytearray, str]:
-    """A model file and its name; a file that is no model is refused before it is read."""
+def read_text(source: Source, max_unpacked: int | None) -> tuple[bytearray | memoryview, str]:
+    """A model file, a memoryview if it is binary, and its name; a file that is no model is refused before it
+    is read."""
     text = bytearray()
     try:
         with open_input(source, max_unpacked, small=True) as stream:
             while len(text) < len(MAGIC) + 1 and (more := stream.read(1 << 16)):
                 text += more
+            if text.startswith(NPZ_MAGIC):
+                return read_binary(stream, text), stream.name
             if form_of(text) not in FOREIGN_FORMS:
                 check_magic(bytes(text[:200]), stream.name)
             while more := stream.read(1 << 20):
@@ -104,6 +123,18 @@ def read_text(source: Source, max_unpacked: int | None) -> tuple[bytearray, str]
     except DataFormatError as error:  # a packed file that does not unpack
         raise ModelFormatError(error.message, error.path, error.line, error.column) from None
     return text, stream.name
+
+
+def read_binary(stream: Input, start: bytearray) -> memoryview:
+    """The rest of a file behind its start; into memory of the right size where the system knows it."""
+    buffer = np.empty(max(stream.known_size() + 1, 2 * len(start)), np.uint8)
+    buffer[: len(start)] = start
+    filled = len(start)
+    while count := stream.readinto(buffer.data[filled:]):
+        filled += count
+        if filled == len(buffer):
+            buffer = np.concatenate([buffer, np.empty(len(buffer), np.uint8)])
+    return buffer.data[:filled]
 
 
 def check_magic(start: bytes, name: str) -> None:
@@ -137,8 +168,10 @@ class ModelReader:
     def __init__(self, text: bytearray, name: str):
         self.name = name
         self.text = text
+        self.size = len(text)  # bytes of the file: nothing in it may ask for much more memory
+        self.section_end: tuple[int, int] | None = None  # of the section before: place and line
         self.fields: dict[str, tuple[str, int]] = {}
-        self.body_start, self.body_line, self.section = self._read_header()
+        self.body_start, self.body_line, self.first_section = self._read_header()
         self.converted = self.fields.get("status", ("", 0))[0] == CONVERTED
 
     def fault(self, message: str, line: int = 0) -> ModelFormatError:
@@ -216,7 +249,7 @@ class ModelReader:
         if len(labels) < 2 or not are_distinct(labels):
             raise self.fault(f"labels: expected two or more different labels, found {show_labels(labels)}")
         outputs = n_outputs(scheme, len(labels))
-        if outputs > max(FREE_OUTPUTS, len(self.text)):
+        if outputs > max(FREE_OUTPUTS, self.size):
             raise self.fault(
                 f"labels: {len(labels)} classes make {outputs} outputs, more than the file can hold"
             )
@@ -307,7 +340,7 @@ class ModelReader:
 
     def _function(self, formula: KernelFormula, n_features: int, outputs: int) -> Function:
         linear = formula.name == "linear"
-        most = len(self.text)  # a line for each, at least
+        most = self.size  # a line for each, at least
         regions = self.take_if_there("regions", whole(most), f"a whole number up to {most}", 0)
         if regions:
             if linear or formula.name == "precomputed" or outputs > 1:
@@ -316,26 +349,24 @@ class ModelReader:
         section, count_key = ("w", "weights") if linear else ("SV", "support_vectors")
         if not linear and outputs > 1:
             section = "coefficients"
-        if self.section != section:
+        if self.first_section != section:
             kind = f"kernel {formula.name}" + (" and several outputs" if section == "coefficients" else "")
             raise self.fault(
-                f"expected the line '{section}' for {kind}, found '{self.section}'", self.body_line - 1
+                f"expected the line '{section}' for {kind}, found '{self.first_section}'", self.body_line - 1
             )
         claimed = self.take(count_key, whole(2**63 - 1), "a count")
         offsets = self.take_numbers("offsets", outputs) if "offsets" in self.fields else None
-        end = self._body_end()
         if linear:
-            rows, leading = self._rows(self._body(end), outputs)
+            rows, leading = self.section("w", outputs)
             self._check_count(rows.n_rows, claimed, count_key)
             return self._linear(rows, leading, formula.bias, n_features, offsets)
         terms: Any = None
         if outputs > 1:
-            terms, end_of_terms = self._coefficients(end, outputs)
+            terms, numbers = self.section("coefficients", outputs)
+            self._check_numbering(numbers)
             self._check_count(terms.n_rows, claimed, count_key)
-            self.body_line += terms.n_rows + 1
-            self.body_start = end_of_terms
         width = 1 if formula.name == "precomputed" else n_features
-        rows, leading = self._rows(self._body(end), width, zero_based=formula.name == "precomputed")
+        rows, leading = self.section("SV", width, zero_based=formula.name == "precomputed")
         self._check_count(rows.n_rows, claimed, count_key)
         if terms is None:
             terms = leading
@@ -372,17 +403,23 @@ class ModelReader:
             text, self.name, self.body_line, width, zero_based, ModelFormatError, strict_lines=True
         )
 
-    def _body(self, end: int) -> memoryview:
-        return memoryview(self.text)[self.body_start : end]
+    def section(self, name: str, width: int, zero_based: bool = False) -> tuple[Dataset, Floats]:
+        """Rows and leading numbers of the next section."""
+        if self.section_end is not None:
+            self.body_start, self.body_line = self.section_end
+        end = after = self._body_end()
+        if name == "coefficients":
+            end, after = self._coefficients_end(end)
+        rows, leading = self._rows(memoryview(self.text)[self.body_start : end], width, zero_based)
+        self.section_end = after, self.body_line + rows.n_rows + 1
+        return rows, leading
 
-    def _coefficients(self, end: int, outputs: int) -> tuple[Dataset, int]:
-        """The section of coefficients, and where the vectors begin behind it."""
+    def _coefficients_end(self, end: int) -> tuple[int, int]:
+        """Where the coefficients end, and where the vectors begin behind them."""
         for mark in (b"\nSV\n", b"\nSV\r\n"):
             place = self.text.find(mark, self.body_start - 1, end)
             if place >= 0:
-                terms, leading = self._rows(self._body(place + 1), outputs)
-                self._check_numbering(leading)
-                return terms, place + len(mark)
+                return place + 1, place + len(mark)
         raise self.fault("expected a line 'SV' behind the coefficients")
 
     def _check_numbering(self, leading: Any) -> None:
@@ -424,6 +461,39 @@ class ModelReader:
             raise self.fault(
                 f"expected a {what} from {low} to {high}, found {numbers[place]:g}", self.body_line + place
             )
+
+
+class BinaryReader(ModelReader):
+    """A binary model file: the header is text, the sections are arrays."""
+
+    def __init__(self, data: memoryview, name: str, most: int):
+        self.arrays = read_npz(data, name, most)
+        header = self.arrays.pop("header", np.zeros(0, np.uint8)).tobytes()
+        check_magic(header[:200], name)
+        super().__init__(bytearray(header), name)
+        self.size = len(data)
+
+    def section(self, name: str, width: int, zero_based: bool = False) -> tuple[Dataset, Floats]:
+        names = array_names(name)
+        missing = [name for name in names if name not in self.arrays]
+        if missing:
+            raise self.fault(f"the array '{missing[0]}' is missing")
+        leading, starts, columns, values = (self.arrays.pop(name) for name in names)
+        if not leading.dtype.kind == values.dtype.kind == "f" or not np.isfinite(leading).all():
+            raise self.fault(f"{names[0]} and {names[3]} must hold finite numbers of type float64")
+        try:
+            rows = Dataset(starts, columns, values, width)
+        except ParameterError as error:
+            raise self.fault(f"{name}: {error}") from None
+        if len(leading) != rows.n_rows:
+            raise self.fault(f"{names[0]} holds {len(leading)} numbers for {rows.n_rows} rows")
+        return rows, leading
+
+    def model(self) -> Model:
+        model = super().model()
+        if self.arrays:
+            raise self.fault(f"unknown array '{next(iter(self.arrays))[:60]}'")
+        return model
 
 
 class _Explained(ValueError):

@@ -1,18 +1,21 @@
-"""Writing a model file; text_format.py says what it holds."""
+"""Writing a model file, as text or binary; text_format.py says what it holds."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from odmlib._core.arrays import Floats
 from odmlib._version import __version__
 from odmlib.data.dataset import Dataset, from_entries, stacked, without_zeros
 from odmlib.data.labels import write_labels
 from odmlib.data.writing import format_blocks
 from odmlib.errors import ParameterError
-from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction, RoutedFunction
+from odmlib.model.functions import Function, LinearFunction, PrecomputedFunction, RoutedFunction
+from odmlib.model.npz_file import npz_pieces, smallest
 
 if TYPE_CHECKING:
     from odmlib.model.model import Model
@@ -38,23 +41,64 @@ EXTRAS = (
 )
 
 
+class Section(NamedTuple):
+    """A part of the body: lines of a leading number and a row each."""
+
+    name: str
+    leading: Floats
+    rows: Dataset
+
+
 def model_text(model: Model) -> Iterator[bytes]:
     """The model file in pieces."""
+    sections = body_sections(model.function)
+    yield header_text(model)
+    for section in sections:
+        yield f"{section.name}\n".encode()
+        # precomputed: `0:serial`
+        zero_based = section.name == "SV" and isinstance(model.function, PrecomputedFunction)
+        yield from format_blocks(section.rows, section.leading, zero_based)
+    yield b"end\n"
+
+
+def model_binary(model: Model) -> Iterator[bytes]:
+    """The binary model file in pieces: the text's header, and four arrays for each of its sections."""
+    sections = body_sections(model.function)
+    header = header_text(model) + f"{sections[0].name}\n".encode()
+    arrays = [("header", np.frombuffer(header, np.uint8))]
+    for name, leading, rows in sections:
+        starts, columns = smallest(rows.indptr, rows.n_nonzeros + 1), smallest(rows.indices, rows.n_features)
+        parts = (leading.astype("<f8"), starts, columns, rows.values.astype("<f8"))
+        arrays += zip(array_names(name), parts, strict=True)
+    return npz_pieces(arrays)
+
+
+def array_names(section: str) -> list[str]:
+    """The arrays of a section in a binary file: leading numbers, and rows in compressed form."""
+    return [f"{section}_{part}" for part in ("leading", "starts", "columns", "values")]
+
+
+def model_pieces(model: Model, target: Any) -> Iterator[bytes]:
+    """The model file for this target: binary for a path that ends in .npz, else text."""
+    is_path = isinstance(target, str | os.PathLike)
+    return model_binary(model) if is_path and os.fspath(target).endswith(".npz") else model_text(model)
+
+
+def header_text(model: Model) -> bytes:
     check_numbers(model)
     header = "".join(f"{key} {value}\n" for key, value in _header(model))
-    yield f"{MAGIC} {VERSION}\n{header}".encode()
-    function = model.function
-    match function:
-        case LinearFunction():
-            columns, terms = _written_weights(function)
-            yield b"w\n"
-            yield from format_blocks(terms, columns + 1.0)
-        case KernelFunction() | PrecomputedFunction():
-            leading = yield from _leading_numbers(function.terms)
-            yield b"SV\n"
-            zero_based = isinstance(function, PrecomputedFunction)
-            yield from format_blocks(without_zeros(function.vectors), leading, zero_based)
-    yield b"end\n"
+    return f"{MAGIC} {VERSION}\n{header}".encode()
+
+
+def body_sections(function: Function) -> list[Section]:
+    if isinstance(function, LinearFunction):
+        columns, terms = _written_weights(function)
+        return [Section("w", columns + 1.0, terms)]
+    vectors = without_zeros(function.vectors)
+    if function.terms.n_features == 1:
+        return [Section("SV", function.terms.to_dense()[:, 0], vectors)]
+    numbers = np.arange(1.0, function.terms.n_rows + 1)
+    return [Section("coefficients", numbers, without_zeros(function.terms)), Section("SV", numbers, vectors)]
 
 
 def check_numbers(model: Model) -> None:
@@ -76,16 +120,6 @@ def check_numbers(model: Model) -> None:
                 f"the numbers of the model overflow: {name} is {values[~allowed][0]}, expected a finite "
                 "number; scale the features, or lower C (-c) and the weights"
             )
-
-
-def _leading_numbers(terms: Dataset) -> Generator[bytes, None, Any]:
-    """The numbers that start the lines of the vectors; several outputs are written in a section before."""
-    if terms.n_features == 1:
-        return terms.to_dense()[:, 0]
-    numbers = np.arange(1.0, terms.n_rows + 1)
-    yield b"coefficients\n"
-    yield from format_blocks(without_zeros(terms), numbers)
-    return numbers
 
 
 def _written_weights(function: LinearFunction) -> tuple[Any, Dataset]:

@@ -1,15 +1,22 @@
-"""Chart: what is to be drawn, as numbers; svg.py, text.py and picture.py draw it."""
+"""What is to be drawn, as numbers: Chart (axes), Matrix (cells) and Bars (named bars).
+
+svg.py, text.py and picture.py draw all three.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from odmlib.errors import ParameterError
 
 # colours that people with any colour sight can tell apart (Okabe and Ito)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d1f", "#555555")
+# signed shades: cells and bars above and below 0
+POSITIVE, NEGATIVE = COLOURS[0], COLOURS[1]
+DEEPEST = 0.7  # opacity of a full shade: dark text on white and light text on black stay readable
 SMALLEST = 1e-300  # on a logarithmic axis
 
 
@@ -23,6 +30,7 @@ class Series:
     y: list[float]
     kind: str = "line"
     colour: int | None = None  # place among the colours; None: that of the series in the chart
+    errors: list[float] | None = None  # half the length of the error bar of each point
 
     def corners(self) -> list[tuple[float, float]]:
         """The points; of a step function, which takes each y from its x on, with the corners between them."""
@@ -34,8 +42,29 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Regions:
+    """A plane cut into cells: `codes[row][column]` is the colour of a cell, from the lower left corner on;
+    `depths` are 0 to 2, the palest to the deepest shade of this colour."""
+
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+    codes: list[list[int]]
+    depths: list[list[int]]
+
+    def runs(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Cells of one row that look alike, together: row, first column, end, code, depth."""
+        for row, (codes, depths) in enumerate(zip(self.codes, self.depths, strict=True)):
+            begin = 0
+            cells = list(zip(codes, depths, strict=True))
+            for column in range(1, len(cells) + 1):
+                if column == len(cells) or cells[column] != cells[begin]:
+                    yield row, begin, column, *cells[begin]
+                    begin = column
+
+
+@dataclass(frozen=True)
 class Chart:
-    """One picture with axes; `marks` are vertical lines: (place, name)."""
+    """One picture with axes."""
 
     title: str
     x_label: str
@@ -43,16 +72,24 @@ class Chart:
     series: list[Series]
     x_log: bool = False
     y_log: bool = False
-    marks: list[tuple[float, str]] = field(default_factory=list)
+    marks: list[tuple[float, str]] = field(default_factory=list)  # vertical lines: place, name
+    bands: list[tuple[float, float, str]] = field(default_factory=list)  # shaded: from, to, name
+    guides: list[Series] = field(default_factory=list)  # dashed lines to compare with, such as chance
+    regions: Regions | None = None  # behind everything
+    square: bool = False  # both axes equally long
+    y_range: tuple[float, float] | None = None  # instead of what the values need
 
     def data(self) -> dict[str, Any]:
         """The numbers, as JSON can hold them."""
-        return {
-            "title": self.title,
-            "x": self.x_label,
-            "y": self.y_label,
-            "series": [{"name": one.name, "x": list(one.x), "y": list(one.y)} for one in self.series],
-        }
+        series: list[dict[str, Any]] = []
+        for one in self.series:
+            series.append({"name": one.name, "x": list(one.x), "y": list(one.y)})
+            if one.errors is not None:
+                series[-1]["errors"] = list(one.errors)
+        result: dict[str, Any] = {"title": self.title, "x": self.x_label, "y": self.y_label, "series": series}
+        if self.regions is not None:
+            result["regions"] = asdict(self.regions)
+        return result
 
     def numbered(self) -> list[tuple[int, Series]]:
         """Every series with its place among the colours (or symbols)."""
@@ -64,14 +101,69 @@ class Chart:
         return named if len(named) > 1 else []
 
     def x_axis(self) -> Axis:
-        values = [value for series in self.series for value in series.x]
-        return Axis.over(values + [place for place, _ in self.marks], self.x_log)
+        values = [value for series in [*self.series, *self.guides] for value in series.x]
+        values += [place for place, _ in self.marks]
+        values += [edge for low, high, _ in self.bands for edge in (low, high)]
+        return Axis.over(values, self.x_log) if self.regions is None else Axis.within(*self.regions.x_range)
 
     def y_axis(self) -> Axis:
-        values = [value for series in self.series for value in series.y]
+        values = [value for series in [*self.series, *self.guides] for value in series.y]
+        for series in self.series:
+            for value, error in zip(series.y, series.errors or [], strict=False):
+                values += [value - error, value + error]
         if any(series.kind == "bars" for series in self.series):
-            values.append(0.0)
-        return Axis.over(values, self.y_log)
+            values += [0.0, 1.1 * max(values)] if self.bands else [0.0]  # room for the band's name
+        wanted = self.y_range if self.regions is None else self.regions.y_range
+        return Axis.over(values, self.y_log) if wanted is None else Axis.within(*wanted)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A table of cells: `shades` are -1 to 1 (0 is the colour of the page), `texts` stand in the cells."""
+
+    title: str
+    x_label: str
+    y_label: str
+    columns: list[str]
+    rows: list[str]
+    values: list[list[float]]
+    shades: list[list[float]]
+    texts: list[list[str]]
+    mark: tuple[int, int] | None = None  # a cell with a frame: row, column
+
+    def data(self) -> dict[str, Any]:
+        """The numbers, as JSON can hold them."""
+        values = [[value if math.isfinite(value) else None for value in row] for row in self.values]
+        return {
+            "title": self.title,
+            "x": self.x_label,
+            "y": self.y_label,
+            "columns": self.columns,
+            "rows": self.rows,
+            "values": values,
+        }
+
+    def hint(self, row: int, column: int) -> str:
+        """What a cell says in words."""
+        words = f"{self.y_label} {self.rows[row]}, {self.x_label} {self.columns[column]}"
+        return f"{words}: {self.texts[row][column]}"
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Named bars from 0 to the right or to the left."""
+
+    title: str
+    x_label: str
+    names: list[str]
+    values: list[float]
+
+    def data(self) -> dict[str, Any]:
+        """The numbers, as JSON can hold them."""
+        return {"title": self.title, "x": self.x_label, "names": self.names, "values": self.values}
+
+
+Picture = Chart | Matrix | Bars
 
 
 @dataclass(frozen=True)
@@ -102,6 +194,12 @@ class Axis:
         first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
         ticks = [place * step for place in range(first, last + 1)]
         return cls(ticks[0], ticks[-1], False, ticks)
+
+    @classmethod
+    def within(cls, low: float, high: float) -> Axis:
+        """Exactly from low to high, with round ticks inside."""
+        wider = cls.over([low, high], False)
+        return cls(low, high, False, [tick for tick in wider.ticks if low <= tick <= high])
 
     def place(self, value: float) -> float:
         """0 at the lower end, 1 at the upper; nan where a value has no place."""

@@ -38,25 +38,41 @@ def cumulative(margins: Floats) -> tuple[Floats, Floats]:
     return values, np.arange(1, len(values) + 1) / len(values)
 
 
-def margin_distribution(margins: Mapping[str, Floats], relative: bool = False, title: str = "") -> Chart:
+def thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """At most MOST_POINTS points of a curve, with its ends."""
+    if len(x) <= MOST_POINTS:
+        return x, y
+    kept = np.unique(np.linspace(0, len(x) - 1, MOST_POINTS).astype(np.int64))
+    return x[kept], y[kept]
+
+
+def margin_distribution(
+    margins: Mapping[str, Floats],
+    relative: bool = False,
+    title: str = "",
+    band: tuple[float, float] | None = None,
+) -> Chart:
     """Cumulative margin distribution of one or several models: name -> `model.margins(X, y)`; the ODM paper's
     Figure 1.
 
     relative: each model's margins are divided by their mean size, so that only the shapes are compared.
+    band: margins to shade, such as those without loss (inside.band_of).
     """
     series = []
     for name, values in _scaled(margins, relative).items():
-        x, y = cumulative(values)
-        if len(x) > MOST_POINTS:
-            kept = np.unique(np.linspace(0, len(x) - 1, MOST_POINTS).astype(np.int64))
-            x, y = x[kept], y[kept]
+        x, y = thinned(*cumulative(values))
         series.append(Series(name, [float(x[0]), *x.tolist()], [0.0, *y.tolist()], "step"))
     title = title or "cumulative margin distribution"
-    return Chart(title, _margin_label(relative), "part of the rows", series, marks=ZERO)
+    shaded = _shaded(band, relative)
+    return Chart(title, _margin_label(relative), "part of the rows", series, marks=ZERO, bands=shaded)
 
 
 def margin_histograms(
-    margins: Mapping[str, Floats], bins: int = BINS, relative: bool = False, title: str = ""
+    margins: Mapping[str, Floats],
+    bins: int = BINS,
+    relative: bool = False,
+    title: str = "",
+    band: tuple[float, float] | None = None,
 ) -> list[Chart]:
     """Histograms of margins on the same intervals, a chart per name; an edge is at 0 (mcODM's Figure 2)."""
     scaled = _scaled(margins, relative)
@@ -71,9 +87,15 @@ def margin_histograms(
         counts, _ = np.histogram(values, edges)
         bars = Series(name, edges.tolist(), counts.astype(float).tolist(), "bars")
         wrong = f"{100 * np.mean(values <= 0):.3g}% at or below 0"
-        heading = f"{title}{name}: {len(values)} rows, {wrong}"
-        charts.append(Chart(heading, _margin_label(relative), "rows", [bars], marks=ZERO))
+        heading = f"{title}{name}: {len(values):,} rows, {wrong}"
+        label, shaded = _margin_label(relative), _shaded(band, relative)
+        charts.append(Chart(heading, label, "rows", [bars], marks=ZERO, bands=shaded))
     return charts
+
+
+def _shaded(band: tuple[float, float] | None, relative: bool) -> list[tuple[float, float, str]]:
+    """The band, unless margins of several machines are divided by their own sizes."""
+    return [] if band is None or relative or band[0] == band[1] else [(*band, "no loss")]
 
 
 def _margin_label(relative: bool) -> str:
@@ -102,6 +124,8 @@ def accuracy_curve(
 ) -> Chart:
     """Cross-validated accuracy for each value of a number of `train`: lambda_, C, gamma, nu, theta ...
 
+    Error bars are one standard error, from the spread of the folds' accuracies.
+
     >>> import odmlib
     >>> X, y = odmlib.read_data("data/iris.txt")
     >>> accuracy_curve(X, y, "C", [0.01, 1], kernel="linear").series[0].x
@@ -124,12 +148,14 @@ def accuracy_chart(
     if not values:
         raise ParameterError("no values are given to measure the accuracy at")
     points = [with_value(settings, over, value) for value in values]
-    accuracies = [100 * cross_validate(problem, point, folds).accuracy for point in points]
+    found = [cross_validate(problem, point, folds) for point in points]
+    accuracies = [100 * one.accuracy for one in found]
+    errors = [100 * one.standard_error for one in found]
     name = over.rstrip("_")
     numbers = [float(value) for value in values]
     log = min(numbers) > 0 and max(numbers) / min(numbers) > 20
     title = f"{folds}-fold accuracy against {name}: {settings.machine}, {settings.kernel} kernel"
-    return Chart(title, name, "accuracy in %", [Series("", numbers, accuracies)], x_log=log)
+    return Chart(title, name, "accuracy in %", [Series("", numbers, accuracies, errors=errors)], x_log=log)
 
 
 def with_value(settings: TrainOptions, name: str, value: float) -> TrainOptions:

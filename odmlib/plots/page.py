@@ -2,251 +2,430 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from odmlib._core.arrays import Codes
+from odmlib._core.arrays import Codes, Floats
 from odmlib.data.checking import statistics
-from odmlib.data.labels import python_label
 from odmlib.errors import ParameterError
-from odmlib.plots.chart import Chart
+from odmlib.model.evaluation import Evaluation
+from odmlib.model.functions import LinearFunction
+from odmlib.plots.chart import Matrix, Picture
 from odmlib.plots.figures import convergence, level_charts, margin_distribution, margin_histograms
+from odmlib.plots.inside import band_of, weight_picture
+from odmlib.plots.page_pieces import STYLE, duration, facts, percent, scrolling, shown, table
+from odmlib.plots.quality import calibration_chart, confusion_matrix, pr_chart, roc_chart
 from odmlib.plots.svg import svg_element
 
 if TYPE_CHECKING:
     from odmlib.data.problem import Problem
     from odmlib.model.model import Model
 
-MOST_CLASSES = 30  # of a confusion matrix; beyond, the commonest confusions are listed
+MOST_CELLS = 40  # classes of a drawn confusion matrix, and of its table
+MANY_CLASSES = 12  # beyond, the commonest confusions are listed as well
 MOST_LINES = 50  # of a table
 
-STYLE = """
-:root { color-scheme: light dark; --page: #fff;
-  --line: #8884; --soft: #8881; --good: #009e73; --bad: #d55e00; }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem; max-width: 60rem; font: 1rem/1.5 system-ui, sans-serif;
-  background: var(--page); color: #222; }
-@media (prefers-color-scheme: dark) { :root { --page: #16181c; } body { color: #ddd; } }
-h1 { font-size: 1.5rem; margin: 0 0 .5rem; overflow-wrap: anywhere; }
-h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; border-bottom: 1px solid var(--line); }
-p { margin: .5rem 0; overflow-wrap: anywhere; }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .5rem; }
-.facts div { background: var(--soft); border-radius: .5rem; padding: .5rem .75rem; }
-.facts b { display: block; font-size: 1.25rem; overflow-wrap: anywhere; }
-.good { color: var(--good); } .bad { color: var(--bad); }
-.scroll { overflow-x: auto; max-width: 100%; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .25rem 0; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; white-space: normal; }
-.matrix td, .matrix thead th { text-align: center; }
-.matrix th:first-child { position: sticky; left: 0; background: var(--page); }
-.zero { opacity: .35; }
-.small { font-size: .85rem; opacity: .8; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem; }
-svg { display: block; width: 100%; height: auto; max-width: 36rem; }
-code { overflow-wrap: anywhere; }
-"""
+
+@dataclass
+class Report:
+    """What a page is about: a trained model, and how it does on rows."""
+
+    model: Model
+    problem: Problem | None
+    training: Evaluation | None  # None: the rows lie on a cluster
+    test: Evaluation | None = None
+    test_name: str = ""
+    others: Mapping[str, Evaluation] = field(default_factory=dict)  # other models, on the rows shown
+    n_pictures: int = 0
+
+    @property
+    def shown(self) -> Evaluation | None:
+        """The rows that say most of the model: those it was not trained on, where there are any."""
+        return self.test or self.training
+
+    @property
+    def rows_name(self) -> str:
+        return "test" if self.test is not None else "training"
+
+    def parts(self) -> dict[str, Evaluation]:
+        """Training and test rows, as far as they are known."""
+        both = {"training rows": self.training, "test rows": self.test}
+        return {name: part for name, part in both.items() if part is not None}
+
+    def compared(self) -> dict[str, Evaluation]:
+        """The model and the others, on the rows shown."""
+        assert self.shown is not None
+        return {"this model": self.shown, **self.others}
+
+    def draw(self, pictures: Iterable[Picture]) -> str:
+        """Pictures side by side; a table of cells gets more room."""
+        pieces = []
+        for picture in pictures:
+            self.n_pictures += 1
+            many = isinstance(picture, Matrix) and len(picture.columns) > MANY_CLASSES
+            wide = ' class="large"' if many else ""
+            pieces.append(f"<div{wide}>{svg_element(picture, f'picture{self.n_pictures}')}</div>")
+        return f'<div class="charts">{"".join(pieces)}</div>\n' if pieces else ""
 
 
-def report_page(model: Model, problem: Problem | None, name: str, command: str = "") -> Iterator[str]:
+def report_page(
+    model: Model,
+    problem: Problem | None,
+    name: str,
+    command: str = "",
+    test: tuple[str, Evaluation] | None = None,
+    others: Mapping[str, Evaluation] | None = None,
+) -> Iterator[str]:
     """The page in pieces: `model` as it was trained on `problem`, which came from the file `name`.
 
     Without a problem, which lies on a cluster, the page has what the report of the model says of it.
+    test: name and evaluation of rows that were not trained on. others: evaluations of other models by name,
+    on the test rows if there are any, else on the training rows.
 
     The report of the model may hold a `trace` (solvers/trace.py) and `levels`; they are drawn if there.
     """
-    report = model.report
+    report = Report(model, problem, None if problem is None else _training(model, problem))
+    if test is not None:
+        report.test_name, report.test = test
+    report.others = others or {}
     title = f"{model.machine}, {model.formula.name} kernel, on {name}"
+    sections = [
+        (heading, content) for heading, write in SECTIONS.items() if (content := "".join(write(report)))
+    ]
     yield (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>\n"
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>\n"
+        f"<header><h1>{escape(title)}</h1>\n{facts(_headline(report))}"
     )
-    counts = _counts(model, problem)
-    right, n = int(np.trace(counts)), int(counts.sum())
-    yield f"<h1>{escape(title)}</h1>\n"
-    yield _facts(_headline(report, right, n))
     if command:
         yield f'<p class="small"><code>{escape(command)}</code></p>\n'
-    for heading, pieces in (
-        ("Data", _data(report, problem)),
-        ("Parameters", _parameters(report)),
-        ("Convergence", _convergence(report)),
-        ("Margins", _margins(model, problem)),
-        ("Labels predicted for the training rows", _labels(model.labels, counts)),
-        ("Tasks", _tasks(report.get("tasks") or [])),
-    ):
-        if content := "".join(pieces):
-            yield f"<h2>{heading}</h2>\n{content}"
-    yield f'<p class="small">odmlib {escape(str(report["version"]))}</p>\n</main></body></html>\n'
+    links = "".join(f'<a href="#s{place}">{heading}</a>' for place, (heading, _) in enumerate(sections))
+    yield f'<nav aria-label="Sections">{links}</nav></header>\n<main>\n'
+    for place, (heading, content) in enumerate(sections):
+        yield f'<section aria-labelledby="s{place}"><h2 id="s{place}">{heading}</h2>\n{content}</section>\n'
+    version = escape(str(model.report["version"]))
+    yield f'</main>\n<footer><p class="small">odmlib {version}</p></footer></body></html>\n'
 
 
-def _counts(model: Model, problem: Problem | None) -> Codes:
-    """Rows by the position of their label and of the one predicted."""
-    k = model.n_classes
-    if problem is None:
-        details = model.report["details"]
-        (n, other), (right, other_right) = details["class_rows"], details["right"]
-        return np.array([[right, n - right], [other - other_right, other_right]])
+def _training(model: Model, problem: Problem) -> Evaluation:
     labeled = np.flatnonzero(problem.codes >= 0)  # of a semi-supervised machine not all are
-    codes, predicted = problem.codes[labeled], model.positions(problem.rows)[labeled]
-    return np.bincount(codes * k + predicted, minlength=k * k).reshape(k, k)
+    rows = problem.rows if len(labeled) == len(problem.codes) else problem.rows.take(labeled)
+    return model.evaluate(rows, problem.labels[problem.codes[labeled]])
 
 
-def _headline(report: Mapping[str, Any], right: int, n: int) -> Iterator[tuple[str, str, str]]:
-    done = report["status"] == "converged"
-    yield "status", report["status"].replace("_", " "), "good" if done else "bad"
-    yield "relative duality gap", _short(report["gap"]), "good" if done else "bad"
-    yield "training accuracy", f"{100 * right / n:.4g}%", ""
-    if found := report.get("leave_one_out"):
-        yield "leave-one-out accuracy", f"{100 * found['accuracy']:.4g}%", ""
-    yield "seconds", _short(report["seconds"]["train"]), ""
-    if report["support_vectors"] is not None:
-        yield "support vectors", f"{report['support_vectors']:,}", ""
-    yield "mean margin", _short(report["margin"]["mean"]), ""
-    yield "margin variance", _short(report["margin"]["variance"]), ""
+# ---------------------------------------------------------------------------------------- sections
 
 
-def _facts(facts: Iterable[tuple[str, str, str]]) -> str:
-    boxes = "".join(
-        f'<div>{escape(name)}<b class="{kind}">{escape(value)}</b></div>' for name, value, kind in facts
-    )
-    return f'<div class="facts">{boxes}</div>\n'
+def _headline(report: Report) -> Iterator[tuple[str, str, str]]:
+    found = report.model.report
+    if report.test is not None:
+        yield "test accuracy", percent(report.test.accuracy), ""
+    if report.training is not None:
+        yield "training accuracy", percent(report.training.accuracy), ""
+    elif right := found["details"].get("right"):
+        yield "training accuracy", percent(sum(right) / sum(found["details"]["class_rows"])), ""
+    if left_out := found.get("leave_one_out"):
+        yield "leave-one-out accuracy", percent(left_out["accuracy"]), ""
+    done = found["status"] == "converged"
+    yield "status", found["status"].replace("_", " "), "good" if done else "bad"
+    yield "relative duality gap", shown(found["gap"], 2), "good" if done else "bad"
+    yield "training time", duration(found["seconds"]["train"]), ""
+    if found["support_vectors"] is not None:
+        yield "support vectors", f"{found['support_vectors']:,}", ""
 
 
-def _data(report: Mapping[str, Any], problem: Problem | None) -> str:
-    if problem is None:
-        return _table([], [(name, f"{report[name]:,}") for name in ("rows", "features", "nonzeros")])
-    # codes tell the classes as well as labels do, whatever these are
-    found = statistics(problem.rows, problem.codes.astype(np.float64))
-    unlabeled = int((problem.codes < 0).sum())
-    lines = [
-        ("rows", f"{found['rows']:,}" + (f", {unlabeled:,} of them unlabeled" if unlabeled else "")),
-        ("features", f"{found['features']:,}"),
-        ("never change", f"{found['constant_features']:,}"),
-        ("values stored", f"{found['nonzeros']:,} ({100 * found['density']:.3g}%)"),
-        ("values", f"{found['lowest']:g} to {found['highest']:g}"),
-        ("rows that repeat others", f"{found['duplicate_rows']:,}"),
-        ("errors that cannot be avoided", f"{found['unavoidable_errors']:,}"),
-    ]
-    return _table([], lines)
+def _quality(report: Report) -> Iterator[str]:
+    parts = report.parts()
+    if not parts:
+        return
+    tables = []
+    if report.others:
+        tables.append(_measures(report.compared(), f"Models side by side, on the {report.rows_name} rows"))
+    if not report.others or report.test is not None:
+        tables.append(_measures(parts, "This model"))
+    yield f'<div class="columns">{"".join(tables)}</div>\n'
+    if report.test is None:
+        yield (
+            '<p class="small">These rows were trained on: other data will do worse. '
+            "odm-train --test FILE adds test rows; -v and --loo estimate without them.</p>\n"
+        )
+    elif report.test.n_unknown:
+        unknown = f"{report.test.n_unknown:,} test rows have labels that were not trained"
+        yield f"<p>{unknown}; they count as wrong.</p>\n"
 
 
-def _parameters(report: Mapping[str, Any]) -> Iterator[str]:
-    rows = [
-        (name, _short(value) if isinstance(value, int | float) else str(value))
-        for name, value in report["parameters"].items()
-    ]
-    rows += [("seed", str(report["seed"])), ("threads", str(report["threads"])), ("solver", report["solver"])]
-    if len(report["labels"]) > 2:
-        rows.append(("scheme", report["scheme"]))
-    yield _table([], rows)
+def _measures(evaluations: Mapping[str, Evaluation], caption: str) -> str:
+    """A table with a column per evaluation."""
+    lines = [[name, *(measure(one) for one in evaluations.values())] for name, measure in MEASURES.items()]
+    lines = [line for line in lines if any(line[1:])]
+    return table(["", *evaluations], lines, caption, "names")
 
 
-def _convergence(report: Mapping[str, Any]) -> Iterator[str]:
+def _mean_f1(evaluation: Evaluation) -> str:
+    return percent(float(np.nanmean(_rates(evaluation.counts())[:, 2])))
+
+
+def _mean_recall(evaluation: Evaluation) -> str:
+    return percent(float(np.nanmean(_rates(evaluation.counts())[:, 1])))
+
+
+def _area(evaluation: Evaluation) -> str:
+    present = evaluation.present()
+    areas = [evaluation.ranking(c).auc() for c in present]
+    return f"{np.mean(areas):.3f}" if areas else ""
+
+
+def _log_loss(evaluation: Evaluation) -> str:
+    if evaluation.probabilities is None:
+        return ""
+    own = evaluation.probabilities[np.arange(len(evaluation.codes)), evaluation.codes]
+    return shown(float(-np.mean(np.log(np.maximum(own, 1e-15)))))
+
+
+MEASURES: dict[str, Callable[[Evaluation], str]] = {
+    "rows": lambda one: f"{one.n_rows:,}",
+    "wrong": lambda one: f"{one.n_rows - round(one.accuracy * one.n_rows):,}",
+    "accuracy": lambda one: percent(one.accuracy),
+    "mean recall of the classes": _mean_recall,
+    "mean F1 of the classes": _mean_f1,
+    "area under the ROC curve": _area,
+    "log-loss": _log_loss,
+    "mean margin": lambda one: shown(float(one.margins.mean())),
+    "variance of the margins": lambda one: shown(float(one.margins.var())),
+}
+
+
+def _labels(report: Report) -> Iterator[str]:
+    evaluation = report.shown
+    if evaluation is None:
+        yield from _labels_on_cluster(report)
+        return
+    order = evaluation.order
+    names = [evaluation.names[c] for c in order]
+    counts = evaluation.counts()[np.ix_(order, order)]
+    k = len(names)
     yield (
-        f"<p>{report['iterations']:,} iterations; primal objective {_short(report['primal'], 8)}, "
-        f"dual {_short(report['dual'], 8)}.</p>\n"
+        f"<p>The {report.rows_name} rows by their label (down) and the predicted label (across). "
+        "Blue cells are right, orange cells are wrong; the shade is the part of the label's rows.</p>\n"
     )
-    charts = []
-    with suppress(ParameterError):  # trained without a trace
-        charts += [convergence({"": report})]
-    with suppress(ParameterError):  # most machines have no levels
-        charts += level_charts(report)
-    yield _charts(chart for chart in charts if any(len(series.x) > 1 for series in chart.series))
+    left, right = "", _classes(names, counts)
+    if k <= MOST_CELLS:
+        on = report.test_name if report.test is not None else "the training rows"
+        left = report.draw([confusion_matrix(evaluation, on=on)])
+        left += f"<details><summary>The numbers as a table</summary>{_matrix(names, counts)}</details>\n"
+    if k > MANY_CLASSES:  # the matrix needs the whole width
+        yield left
+        left = _confusions(names, counts)
+    yield f'<div class="columns"><div>{left}</div><div>{right}</div></div>\n'
 
 
-def _margins(model: Model, problem: Problem | None) -> Iterator[str]:
-    margins = model.training_margins
-    if margins is None and problem is not None:  # a model that was loaded
-        labeled = np.flatnonzero(problem.codes >= 0)
-        margins = model.margins(problem.rows.take(labeled), problem.labels[problem.codes[labeled]])
-    summary = model.report["margin"]
-    yield "<p>By how much the label of each training row wins; rows at or left of 0 lose.</p>\n"
-    head = ["", "minimum", *(f"{100 * float(part):g}%" for part in summary["quantiles"]), "mean"]
-    numbers = [summary["min"], *summary["quantiles"].values(), summary["mean"]]
-    yield _table(head, [("margin", *map(_short, numbers))])
-    if margins is not None:
-        charts = [margin_distribution({model.machine: margins}), *margin_histograms({"margins": margins})]
-        yield _charts(charts)
-
-
-def _labels(labels: NDArray, counts: Codes) -> Iterator[str]:
-    k = len(labels)
-    order = np.argsort(labels) if labels.dtype.kind in "fiu" else np.arange(k)
-    names = [str(python_label(label)) for label in labels[order]]
-    counts = counts[np.ix_(order, order)]
-    true, given, hits = counts.sum(axis=1), counts.sum(axis=0), np.diag(counts)
-    if k <= MOST_CLASSES:
-        yield "<p>Rows: the label in the data. Columns: the label predicted.</p>\n"
+def _labels_on_cluster(report: Report) -> Iterator[str]:
+    details = report.model.report["details"]
+    if "class_rows" in details:
+        (n, other), (right, other_right) = details["class_rows"], details["right"]
+        counts = np.array([[right, n - right], [other - other_right, other_right]])
+        names = [str(label) for label in report.model.report["labels"]]
         yield _matrix(names, counts)
-    else:
-        wrong = counts - np.diag(hits)
-        most = np.argsort(-wrong.ravel(), kind="stable")[:20]
-        pairs = [divmod(place, k) for place in most.tolist()]
-        confusions = [(names[a], names[b], f"{wrong[a, b]:,}") for a, b in pairs if wrong[a, b]]
-        yield f"<p>{k} classes; the commonest confusions:</p>\n"
-        yield _table(["label", "predicted", "rows"], confusions)
+        yield _classes(names, counts)
+
+
+def _classes(names: Sequence[str], counts: Codes) -> str:
+    true, given, rates = counts.sum(axis=1), counts.sum(axis=0), _rates(counts)
+    lines = [
+        [name, f"{true[c]:,}", f"{given[c]:,}", *map(percent, rates[c].tolist())]
+        for c, name in enumerate(names)
+    ]
+    head = ["label", "rows", "predicted", "precision", "recall", "F1"]
+    more = f'<p class="small">and {len(names) - MOST_LINES} labels more</p>\n'
+    return table(head, lines[:MOST_LINES], "Every label") + (more if len(names) > MOST_LINES else "")
+
+
+def _rates(counts: Codes) -> Floats:
+    """Precision, recall and F1 of every class; nan where a class has no rows to tell."""
+    hits, true, given = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        parts = np.stack([hits / given, hits / true, 2 * hits / (given + true)], axis=1)
-    lines = [(names[c], f"{true[c]:,}", f"{given[c]:,}", *map(_percent, parts[c])) for c in range(k)]
-    yield _table(["label", "rows", "predicted", "precision", "recall", "F1"], lines[:MOST_LINES])
-    if k > MOST_LINES:
-        yield f'<p class="small">and {k - MOST_LINES} labels more</p>\n'
-    yield '<p class="small">These rows were trained on: other data will do worse (odm-train -v, --loo).</p>\n'
+        return np.stack([hits / given, hits / true, 2 * hits / (given + true)], axis=1)
+
+
+def _confusions(names: Sequence[str], counts: Codes) -> str:
+    wrong = counts - np.diag(np.diag(counts))
+    most = np.argsort(-wrong.ravel(), kind="stable")[:10]
+    pairs = [divmod(place, len(names)) for place in most.tolist()]
+    rows = counts.sum(axis=1)
+    lines = [
+        [names[a], names[b], f"{wrong[a, b]:,}", percent(wrong[a, b] / rows[a])]
+        for a, b in pairs
+        if wrong[a, b]
+    ]
+    head = ["label", "predicted", "rows", "of the label"]
+    return table(head, lines, "Commonest confusions") if lines else ""
 
 
 def _matrix(names: Sequence[str], counts: Codes) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     lines = []
-    for name, row in zip(names, counts, strict=True):
-        cells = ""
-        for other, count in zip(names, row.tolist(), strict=True):
-            colour = "0 158 115" if name == other else "213 94 0"  # right, wrong
-            shade = f'style="background:rgb({colour} / {0.6 * count / max(1, row.sum()):.2f})"'
-            cells += f"<td {shade}>{count:,}</td>" if count else '<td class="zero">0</td>'
-        lines.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
-    return (
-        f'<div class="scroll"><table class="matrix"><thead><tr><th></th>{head}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>\n"
+    for name, row in zip(names, counts.tolist(), strict=True):
+        cells = "".join(f"<td>{count:,}</td>" if count else '<td class="zero">0</td>' for count in row)
+        lines.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
+    return scrolling(
+        "confusion matrix",
+        f'<table class="matrix"><thead><tr><td></td>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table>",
     )
 
 
-def _tasks(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _ranking(report: Report) -> Iterator[str]:
+    evaluation = report.shown
+    if evaluation is None or not evaluation.present():
+        return
+    several = len(evaluation.labels) > 2
+    if report.others:
+        curves = report.compared()
+    elif several:
+        curves = {report.rows_name: evaluation}
+    else:
+        curves = report.parts()
+    curves = {name: one for name, one in curves.items() if one.present()}
+    yield (
+        f"<p>How well {'each class' if several else 'the larger label'} is told from the "
+        f"{'rest' if several else 'other'} by its score, at every threshold. "
+        "1.000 is perfect; a ROC curve on the diagonal is chance.</p>\n"
+    )
+    yield report.draw([roc_chart(curves), pr_chart(curves)])
+
+
+def _reliability(report: Report) -> Iterator[str]:
+    shown_ones = report.compared() if report.others and report.shown else report.parts()
+    known = {name: one for name, one in shown_ones.items() if one.probabilities is not None}
+    if known:
+        yield (
+            "<p>Of rows with a predicted probability of 0.8, 80 % should have the label: "
+            "points near the diagonal are good. Bars are one standard error.</p>\n"
+        )
+        yield report.draw([calibration_chart(known)])
+
+
+def _margins(report: Report) -> Iterator[str]:
+    model, parts = report.model, report.parts()
+    band = band_of(model.parameters)
+    yield "<p>By how much the label of each row wins; rows at or left of 0 lose. "
+    if band is not None and band[0] < band[1]:
+        yield f"Margins in the shaded band from {band[0]:g} to {band[1]:g} cost nothing in training."
+    yield "</p>\n"
+    if not parts:
+        summary = model.report["margin"]
+        quantiles = [f"{100 * float(part):g} %" for part in summary["quantiles"]]
+        numbers = [summary["min"], *summary["quantiles"].values(), summary["mean"]]
+        yield table(["", "minimum", *quantiles, "mean"], [["training rows", *map(shown, numbers)]])
+        return
+    margins = {name: one.margins for name, one in parts.items()}
+    levels = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
     lines = [
-        (
+        [name, *(shown(float(q)) for q in np.quantile(values, levels)), shown(float(values.mean()))]
+        for name, values in margins.items()
+    ]
+    heads = ["minimum", "5 %", "25 %", "median", "75 %", "95 %", "maximum", "mean"]
+    if report.others:
+        margins = {name: one.margins for name, one in report.compared().items()}
+        band = None  # machines scale their margins in their own ways
+    histogram = {report.rows_name + " rows": report.shown.margins} if report.shown else {}
+    charts = [
+        margin_distribution(margins, band=band, relative=bool(report.others)),
+        *margin_histograms(histogram, band=band_of(model.parameters)),
+    ]
+    yield report.draw(charts)
+    yield table(["", *heads], lines, "Quantiles of the margins", "names")
+
+
+def _weights(report: Report) -> Iterator[str]:
+    if isinstance(report.model.function, LinearFunction) and len(report.model.function.columns):
+        many = report.model.n_classes > 2
+        each = "Positive (blue) cells speak for the class, negative (orange) ones against it." if many else ""
+        yield f"<p>What the linear machine looks at most. {each} Compare columns of the same scale.</p>\n"
+        yield report.draw([weight_picture(report.model)])
+
+
+def _convergence(report: Report) -> Iterator[str]:
+    found = report.model.report
+    yield (
+        f"<p>{found['iterations']:,} iterations of the solver {escape(str(found['solver']))}; "
+        f"primal objective {shown(found['primal'], 8)}, dual objective {shown(found['dual'], 8)}.</p>\n"
+    )
+    charts = []
+    with suppress(ParameterError):  # trained without a trace
+        charts += [convergence({"": found})]
+    with suppress(ParameterError):  # most machines have no levels
+        charts += level_charts(found)
+    yield report.draw(chart for chart in charts if any(len(series.x) > 1 for series in chart.series))
+    yield _tasks(found.get("tasks") or [])
+
+
+def _settings(report: Report) -> Iterator[str]:
+    found = report.model.report
+    rows = [
+        [name, shown(value) if isinstance(value, int | float) else str(value)]
+        for name, value in found["parameters"].items()
+    ]
+    rows += [[name, str(found[name])] for name in ("seed", "threads", "solver")]
+    if len(found["labels"]) > 2:
+        rows.append(["scheme", found["scheme"]])
+    yield f'<div class="columns">{table([], rows, "Parameters")}{_data(report)}</div>\n'
+
+
+def _data(report: Report) -> str:
+    found, problem = report.model.report, report.problem
+    if problem is None:
+        lines = [[name, f"{found[name]:,}"] for name in ("rows", "features", "nonzeros")]
+        return table([], lines, "Training data")
+    # codes tell the classes as well as labels do, whatever these are
+    about = statistics(problem.rows, problem.codes.astype(np.float64))
+    unlabeled = int((problem.codes < 0).sum())
+    lines = [
+        ["rows", f"{about['rows']:,}" + (f", {unlabeled:,} of them unlabeled" if unlabeled else "")],
+        ["columns", f"{about['features']:,}"],
+        ["columns that never change", f"{about['constant_features']:,}"],
+        ["values stored", f"{about['nonzeros']:,} ({percent(about['density'])})"],
+        ["values", f"{shown(about['lowest'])} to {shown(about['highest'])}"],
+        ["rows that repeat others", f"{about['duplicate_rows']:,}"],
+        ["errors that cannot be avoided", f"{about['unavoidable_errors']:,}"],
+    ]
+    return table([], lines, "Training data")
+
+
+def _tasks(tasks: Sequence[Mapping[str, Any]]) -> str:
+    if not tasks:
+        return ""
+    lines = [
+        [
             " against ".join(map(str, task["labels"])) + " against others" * (len(task["labels"]) == 1),
             task["status"].replace("_", " "),
             f"{task['iterations']:,}",
-            _short(task["gap"]),
+            shown(task["gap"], 2),
             "" if task["support_vectors"] is None else f"{task['support_vectors']:,}",
-        )
+        ]
         for task in tasks[:MOST_LINES]
     ]
-    if lines:
-        yield _table(["classes", "status", "iterations", "gap", "support vectors"], lines)
+    body = table(["classes", "status", "iterations", "gap", "support vectors"], lines)
     if len(tasks) > MOST_LINES:
-        yield f'<p class="small">and {len(tasks) - MOST_LINES} tasks more</p>\n'
+        body += f'<p class="small">and {len(tasks) - MOST_LINES} tasks more</p>\n'
+    done = sum(task["status"] == "converged" for task in tasks)
+    summary = f"{len(tasks)} tasks of two sides each, {done} of them converged"
+    return f"<details><summary>{summary}</summary>{body}</details>\n"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    top = f"<thead><tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr></thead>" if head else ""
-    body = "".join("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table>{top}<tbody>{body}</tbody></table></div>\n'
-
-
-def _charts(charts: Iterable[Chart]) -> str:
-    return f'<div class="charts">{"".join(map(svg_element, charts))}</div>\n'
-
-
-def _short(value: Any, digits: int = 4) -> str:
-    return "unknown" if value is None else f"{value:.{digits}g}"
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.4g}%" if np.isfinite(part) else "-"
+SECTIONS: dict[str, Callable[[Report], Iterator[str]]] = {
+    "Quality": _quality,
+    "Labels": _labels,
+    "Ranking": _ranking,
+    "Probabilities": _reliability,
+    "Margins": _margins,
+    "Weights": _weights,
+    "Convergence": _convergence,
+    "Parameters and data": _settings,
+}

@@ -1,4 +1,4 @@
-"""Charts as text for a terminal: a grid of characters, or bars from left to right."""
+"""Pictures as text for a terminal: a grid of characters, bars from left to right, or a table."""
 
 from __future__ import annotations
 
@@ -6,27 +6,68 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from odmlib.plots.chart import Chart, Series
+from odmlib.plots.chart import Bars, Chart, Matrix, Picture, Regions, Series
 
 SYMBOLS = "*o+x#@%&"
+GROUND = ".:'`,-~_"  # of regions, in the order of SYMBOLS
+SHADES = " .:-=+*#%@"  # of cells that have no room for a number
 ROWS = 16
 NARROWEST = 40
 
 
-def text_chart(chart: Chart, width: int = 79) -> str:
-    """The chart in lines of at most `width` characters."""
+def text_chart(chart: Picture, width: int = 79) -> str:
+    """The picture in lines of at most `width` characters."""
     width = max(NARROWEST, width)
     lines = [chart.title]
+    if isinstance(chart, Chart):
+        lines += _chart(chart, width)
+    else:
+        lines += _matrix(chart, width) if isinstance(chart, Matrix) else _named_bars(chart, width)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _chart(chart: Chart, width: int) -> Iterator[str]:
     bars = [series for series in chart.series if series.kind == "bars"]
     if bars:
         for series in bars:
             if len(bars) > 1:
-                lines.append(series.name)
-            lines += _bars(series, width)
-        lines.append(f"({chart.x_label} | {chart.y_label})")
+                yield series.name
+            yield from _bars(series, width)
+        yield f"({chart.x_label} | {chart.y_label})"
     else:
-        lines += _grid(chart, width)
-    return "\n".join(line.rstrip() for line in lines)
+        yield from _grid(chart, width)
+
+
+def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
+    """A table where its numbers have room, else a character per cell, the darker the deeper its shade."""
+    edge = min(18, max(map(len, matrix.rows), default=0))
+    letters = max((len(text) for texts in [matrix.columns, *matrix.texts] for text in texts), default=1)
+    if edge + 2 + (letters + 1) * len(matrix.columns) <= width:
+        yield " " * (edge + 2) + " ".join(f"{name:>{letters}}" for name in matrix.columns)
+        for name, texts in zip(matrix.rows, matrix.texts, strict=True):
+            yield f"{name[:edge]:>{edge}} |" + " ".join(f"{text:>{letters}}" for text in texts)
+    else:
+        room = width - edge - 3
+        for name, shades in zip(matrix.rows, matrix.shades, strict=True):
+            yield f"{name[:edge]:>{edge}} |" + "".join(map(_shade, shades))[:room] + "|"
+        if len(matrix.columns) > room:
+            yield f"{len(matrix.columns) - room} columns more: -o FILE shows all"
+    yield f"(down: {matrix.y_label}; across: {matrix.x_label})"
+
+
+def _shade(shade: float) -> str:
+    place = math.ceil(abs(shade) * (len(SHADES) - 1)) if math.isfinite(shade) else 0
+    return SHADES[min(place, len(SHADES) - 1)]
+
+
+def _named_bars(bars: Bars, width: int) -> Iterator[str]:
+    edge = min(18, max(map(len, bars.names), default=0))
+    most = max(map(abs, bars.values), default=0.0) or 1.0
+    room = width - edge - 14
+    for name, value in zip(bars.names, bars.values, strict=True):
+        bar = ("+" if value > 0 else "-") * math.ceil(abs(value) * room / most)
+        yield f"{name[:edge]:>{edge}} |{bar:<{room}} {value:10.4g}"
+    yield f"({bars.x_label})"
 
 
 def _bars(series: Series, width: int) -> Iterator[str]:
@@ -47,10 +88,14 @@ def _grid(chart: Chart, width: int) -> Iterator[str]:
     edge = max(map(len, labels.values()))
     columns = width - edge - 2
     cells = [[" "] * columns for _ in range(ROWS)]
+    if chart.regions is not None:
+        _fill(cells, chart.regions)
     for place, _ in chart.marks:
         column = round(x_axis.place(place) * (columns - 1))
         for row in cells:
             row[column] = ":"
+    for guide in chart.guides:
+        _trace(cells, guide, x_axis, y_axis, ".")
     for number, series in chart.numbered():
         _trace(cells, series, x_axis, y_axis, SYMBOLS[number % len(SYMBOLS)])
     yield chart.y_label
@@ -70,6 +115,15 @@ def _grid(chart: Chart, width: int) -> Iterator[str]:
     yield " " * (edge + 2) + chart.x_label
     for number, name in chart.legend():
         yield f"  {SYMBOLS[number % len(SYMBOLS)]} {name}"
+
+
+def _fill(cells: list[list[str]], regions: Regions) -> None:
+    """Each cell of the text with the sign of the region below its middle."""
+    codes, rows, columns = regions.codes, len(cells), len(cells[0])
+    for place, row in enumerate(cells):
+        line = codes[(2 * (rows - 1 - place) + 1) * len(codes) // (2 * rows)]
+        middles = ((2 * column + 1) * len(line) // (2 * columns) for column in range(columns))
+        row[:] = [GROUND[line[middle] % len(GROUND)] for middle in middles]
 
 
 def _trace(cells, series: Series, x_axis, y_axis, symbol: str) -> None:  # type: ignore[no-untyped-def]

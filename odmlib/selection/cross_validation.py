@@ -30,6 +30,14 @@ class CrossValidation:
     accuracy: float  # of all labeled rows, 0 to 1
     n_folds: int
     unfinished: int  # folds whose training did not converge
+    fold_accuracies: list[float]  # of the rows left out by each fold
+
+    @property
+    def standard_error(self) -> float:
+        """Of the accuracy, from the spread of the folds' accuracies."""
+        return (
+            float(np.std(self.fold_accuracies, ddof=1) / np.sqrt(self.n_folds)) if self.n_folds > 1 else 0.0
+        )
 
 
 def cross_validate(
@@ -43,7 +51,7 @@ def cross_validate(
     """
     n_folds = min(n_folds, problem.rows.n_rows - problem.n_unlabeled)
     predicted = np.full(problem.rows.n_rows, -1, dtype=np.int64)
-    unfinished = 0
+    unfinished, fold_accuracies = 0, []
     folds = _trained_folds(problem, options, n_folds)
     for done, (outside, rows, present, model) in enumerate(folds, 1):
         if model is None:
@@ -51,11 +59,12 @@ def cross_validate(
         else:
             unfinished += model.report["status"] != CONVERGED
             predicted[outside] = present[model.positions(rows, options.threads)]
+        fold_accuracies.append(float(np.mean(predicted[outside] == problem.codes[outside])))
         if tell is not None:
             tell(done)
     labeled = problem.codes >= 0
     accuracy = float(np.mean(predicted[labeled] == problem.codes[labeled]))
-    return CrossValidation(predicted, accuracy, n_folds, unfinished)
+    return CrossValidation(predicted, accuracy, n_folds, unfinished, fold_accuracies)
 
 
 def cross_scores(problem: Problem, options: TrainOptions, n_folds: int, scheme: str) -> Floats:

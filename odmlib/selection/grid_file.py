@@ -10,6 +10,7 @@ without one are believed.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from odmlib.data.problem import Problem
 from odmlib.errors import DataFormatError
 from odmlib.options import TrainOptions, option_fields
-from odmlib.selection.grid import AXES, POWERS, GridPoint, on_axis
+from odmlib.selection.grid import AXES, POWERS, GridPoint, GridResult, on_axis
 
 HEAD = "# odm-grid"
 NAMES = {"C": "log2c", "gamma": "log2g", "lambda1": "log2lambda1", "lambda2": "log2lambda2"}
@@ -75,6 +76,22 @@ def read_points(path: str) -> tuple[str | None, list[GridPoint]]:
     return head, points
 
 
+def read_search(path: str) -> GridResult:
+    """A result file as the result of a search."""
+    points = read_points(path)[1]
+    axes = {
+        name: sorted({point.parameters[name] for point in points})
+        for name in AXES
+        if points and all(name in point.parameters for point in points)
+    }
+    if not axes:
+        raise DataFormatError("expected lines such as log2c=5 log2g=-7 rate=76.3, found none", path)
+    result = GridResult(axes, len(points))
+    for point in points:
+        result.add(point)
+    return result
+
+
 def _read_point(line: str, path: str, number: int) -> GridPoint:
     parameters: dict[str, float] = {}
     rate = None
@@ -85,10 +102,8 @@ def _read_point(line: str, path: str, number: int) -> GridPoint:
             value = float(text)
             if name == "rate":
                 rate = value
-            elif axis_of[name] in POWERS:
-                parameters[axis_of[name]] = 2.0**value
             else:
-                parameters[axis_of[name]] = value
+                parameters[axis_of[name]] = _parameter(axis_of[name], value)
         except (KeyError, ValueError, OverflowError):
             raise DataFormatError(
                 f"expected log2c=..., log2g=..., rate=..., found '{word}'", path, number
@@ -96,6 +111,14 @@ def _read_point(line: str, path: str, number: int) -> GridPoint:
     if rate is None or not 0 <= rate <= 100:
         raise DataFormatError("expected a line that ends in rate=PERCENT", path, number)
     return GridPoint(parameters, rate, resumed=True)
+
+
+def _parameter(name: str, value: float) -> float:
+    """A parameter from its value on the axis; ValueError where it is no number that a search could have tried."""
+    parameter = 2.0**value if name in POWERS else value
+    if not math.isfinite(parameter) or (name in POWERS and parameter == 0):
+        raise ValueError
+    return parameter
 
 
 class ResultFile:

@@ -1,4 +1,4 @@
-"""The rates of a grid as a picture: a PNG with matplotlib, or shades of text.
+"""The rates of a grid as a table, and as shades of text; plots/inside.py draws pictures.
 
 Two parameters are drawn, the ones with most values; of the points that agree in them the best counts.
 """
@@ -67,40 +67,3 @@ def _shade(rate: float, bottom: float, best: float) -> str:
         return "?"
     part = 1.0 if best == bottom else max(0.0, (rate - bottom) / (best - bottom))
     return SHADES[min(len(SHADES) - 1, int(part * len(SHADES)))]
-
-
-def draw_heat_map(result: GridResult, path: str, title: str) -> None:
-    """Write a PNG (or what the name's ending says). Needs matplotlib."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    from odmlib.data.files import open_output
-
-    (across, columns), down, table = rate_table(result)
-    best = float(np.nanmax(table))
-    figure = Figure(figsize=(7, 5.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    if down is None:
-        axes.plot(columns, table[0], marker="o", color="tab:blue")
-        axes.set_ylabel("accuracy, %")
-        axes.grid(alpha=0.3)
-    else:
-        lowest = max(float(np.nanmin(table)), best - SPAN)
-        image = axes.imshow(table, origin="lower", aspect="auto", cmap="viridis", vmin=lowest, vmax=best)
-        axes.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
-        axes.set_yticks(range(len(down[1])), [f"{value:g}" for value in down[1]])
-        axes.set_ylabel(TITLES.get(down[0], down[0]))
-        figure.colorbar(image, ax=axes, label="accuracy, %", extend="min")
-        if table.size <= 200:
-            for row, column in zip(*np.nonzero(np.isfinite(table)), strict=True):
-                rate = table[row, column]
-                color = "w" if rate < 0.5 * (lowest + best) else "k"  # dark or light cells
-                axes.text(column, row, f"{rate:.3g}", ha="center", va="center", fontsize=7, color=color)
-        row, column = (int(place[0]) for place in np.nonzero(table == best))
-        axes.plot(column, row, "s", markersize=18, markerfacecolor="none", markeredgecolor="red")
-    axes.set_xlabel(TITLES.get(across, across))
-    axes.set_title(f"{title}: best {best:g} %")
-    ending = path.rpartition(".")[2].lower()
-    with open_output(path) as stream:
-        figure.savefig(stream, format=ending if ending in ("png", "svg", "pdf") else "png", dpi=110)

@@ -1,7 +1,8 @@
 """Leave-one-out estimate from one fit: what every row would score under the machine trained without it.
 
 Two classes and one-vs-rest: each output's margins by left_out.py. One-vs-one: the outputs of the pairs that a
-row belongs to; the other outputs do not change when it is left out.
+row belongs to; the other outputs do not change when it is left out. A row that is surely right in all outputs
+that it takes part in has the right label, in either scheme.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from odmlib.machines.tasks import make_tasks
 from odmlib.model.model import Model
 from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions
-from odmlib.selection.left_out import LeftOut, left_out_margins
+from odmlib.selection.left_out import LeftOut, left_out_margins, may_be_wrong
+
+ROUNDING = 1e-15  # of P: a gap below this is not known
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,9 @@ class LeaveOneOut:
     predicted: NDArray  #: label of every row
     errors: int  #: rows whose label is another one
     accuracy: float  #: of all rows, 0 to 1
-    bound: float  #: the ODM paper's upper bound on the errors; several outputs: the sum of theirs
+    #: no more rows than this can be wrong in true refits with the same C and the same weights of the other
+    #: rows; None where the kernel needs a shift, which a refit would choose anew
+    bound: int | None
 
     def report(self) -> dict[str, Any]:
         """The entry `leave_one_out` of the JSON report."""
@@ -59,15 +64,22 @@ def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> L
     machine = Odm(options, problem.total_weight)
     scores = model.function.scores(problem.rows, options.n_threads)
     shift_of = _shifts(problem, model.formula, options)
-    bound = 0.0
+    squared_lengths = _squared_lengths(problem.rows, model.formula)
+    unsure = np.zeros(problem.rows.n_rows, dtype=bool)
+    shifted = False
     for task in make_tasks(problem, model.scheme):
         rows = slice(None) if task.rows is None else task.rows
         margins = task.signs * scores[rows, task.output]
-        found = left_out_of_task(problem.rows, model.formula, machine, task, margins, shift_of(task))
+        shift = shift_of(task)
+        found = left_out_of_task(problem.rows, model.formula, machine, task, margins, shift)
         scores[rows, task.output] = task.signs * found.margins
-        bound += found.bound
+        shifted |= shift > 0
+        if not shifted:
+            costs, gap = machine.costs(task.weights), _gap(model.report, task.output)
+            unsure[rows] |= may_be_wrong(margins, squared_lengths[rows], costs, machine.loss(), gap)
     places = model.positions_for(scores)
     errors = int(np.count_nonzero(places != problem.codes))
+    bound = None if shifted else int(np.count_nonzero(unsure))
     shaped = scores[:, 0] if model.scheme == "binary" else scores
     return LeaveOneOut(model, shaped, model.labels[places], errors, 1 - errors / len(places), bound)
 
@@ -91,6 +103,19 @@ def left_out_of_task(
         shift=shift,
         threads=machine.options.n_threads,
     )
+
+
+def _squared_lengths(rows: Dataset, formula: KernelFormula) -> Floats:
+    """k(x, x) of every row, bias included."""
+    if formula.name == "precomputed":
+        return rows.dense_view().diagonal() + formula.bias * formula.bias
+    return formula.on_diagonal(rows.squared_norms())
+
+
+def _gap(report: dict[str, Any], output: int) -> float:
+    """P - D of the task with this output, which reports state relative to P."""
+    task = report["tasks"][output] if "tasks" in report else report
+    return max(task["gap"], ROUNDING) * abs(task["primal"])
 
 
 def _shifts(problem: Problem, formula: KernelFormula, options: TrainOptions) -> Callable[[Task], float]:

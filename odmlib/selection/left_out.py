@@ -25,6 +25,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from odmlib._core.arrays import Floats
 from odmlib._core.rows import Rows
@@ -62,11 +63,10 @@ class NoRoom(ParameterError):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """`margins[i]`: margin of row i under the machine trained without it. `bound`: the ODM paper's upper
-    bound on the number of errors among them. `form`: of the matrix; None where no row is outside the band."""
+    """`margins[i]`: margin of row i under the machine trained without it. `form`: of the matrix; None where
+    no row is outside the band."""
 
     margins: Floats
-    bound: float
     form: str | None = None
 
 
@@ -93,7 +93,7 @@ def left_out_margins(
     outside = np.flatnonzero(curvatures)
     result = margins.copy()
     if len(outside) == 0:
-        return LeftOut(result, 0.0)
+        return LeftOut(result)
     part = rows.take(outside)
     if formula.name == "linear" and part.n_features > part.n_nonzeros:  # most columns are empty
         part = part.on_columns(part.used_columns())
@@ -103,18 +103,29 @@ def left_out_margins(
         features = _features(part, formula, float(c.max()), max_bytes, threads, tuning)
     form = FEATURES if features is not None else tuning.form or _cheaper_form(part, formula, max_bytes)
     if features is not None:
-        left_out, weighed = _from_columns(Rows(features), y, c, b, threads)
+        left_out = _from_columns(Rows(features), y, c, b, threads)
     elif form == COLUMNS:
-        left_out, weighed = _from_columns(Rows(part, formula.bias), y, c, b, threads)
+        left_out = _from_columns(Rows(part, formula.bias), y, c, b, threads)
     else:
         if formula.name == "precomputed":
             part = part.on_columns(outside.astype(np.int32))
         matrix = _kernel_matrix(part, formula, shift, threads, tuning.fill_rows)
-        left_out, weighed = _from_rows(matrix, y, c, b, threads)
+        left_out = _from_rows(matrix, y, c, b, threads)
     result[outside] = np.where(np.abs(left_out) <= tuning.nothing, 0.0, left_out)
-    sides = int(np.count_nonzero(b < 1)) - int(np.count_nonzero(b > 1))
-    bound = float(weighed.sum()) + loss.theta * sides
-    return LeftOut(result, bound, form)
+    return LeftOut(result, form)
+
+
+def may_be_wrong(
+    margins: Floats, squared_lengths: Floats, costs: Floats, loss: BandLoss, gap: float
+) -> NDArray[np.bool_]:
+    """The rows that can be wrong when they are left out; all others are surely right.
+
+    `squared_lengths`: k(x, x) of the rows, bias included. `gap`: P - D of the fit, which says how far its
+    margins can be from those of the exact machine.
+    """
+    pull = 2 * costs * squared_lengths
+    edge = (1 - loss.theta) * pull / (1 + pull)
+    return ~(margins - np.sqrt(2 * gap * squared_lengths) > edge)  # NaN: may be wrong
 
 
 def _cheaper_form(part: Dataset, formula: KernelFormula, max_bytes: int) -> str:
@@ -155,20 +166,19 @@ def _features(
     return dense_rows(found.factor)
 
 
-def _from_rows(matrix: Floats, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[Floats, Floats]:
-    """Margins of left-out rows, and |a_i| (k_ii + 1/c_i), from K_SS, which is overwritten."""
+def _from_rows(matrix: Floats, y: Floats, c: Floats, b: Floats, threads: int) -> Floats:
+    """Margins of left-out rows from K_SS, which is overwritten."""
     matrix.flat[:: len(matrix) + 1] += 1 / c
-    diagonal = matrix.diagonal().copy()
     if not inverse_factor(matrix, threads):
         raise ParameterError(
             "leave-one-out: the kernel matrix of the rows outside the band is not positive definite to the "
             "machine; lower C (-c) or scale the features"
         )
     duals = y * inverse_product(matrix, y * b)
-    return b - duals / inverse_diagonal(matrix), np.abs(duals) * diagonal
+    return b - duals / inverse_diagonal(matrix)
 
 
-def _from_columns(rows: Rows, y: Floats, c: Floats, b: Floats, threads: int) -> tuple[Floats, Floats]:
+def _from_columns(rows: Rows, y: Floats, c: Floats, b: Floats, threads: int) -> Floats:
     """The same for a linear machine, from d x d sums."""
     hessian = rows.gram(c, threads)
     hessian.flat[:: len(hessian) + 1] += 1.0
@@ -184,7 +194,7 @@ def _from_columns(rows: Rows, y: Floats, c: Floats, b: Floats, threads: int) -> 
     leverages = rows.quadratic_forms(hessian.T @ hessian, threads)
     leverages = np.minimum(leverages, norms / (1 + c * norms))  # holds exactly, as H >= I + c_i x_i x_i'
     moves = duals * leverages / (1 - c * leverages)
-    return margins - moves, np.abs(duals) * (norms + 1 / c)
+    return margins - moves
 
 
 def _kernel_matrix(

@@ -37,9 +37,10 @@ class ODMClassifier(
     kernel : {"rbf", "linear", "poly", "sigmoid", "precomputed"} or a function of two matrices of rows
     C : weight of one row's loss
     lambda_ : the papers' total weight C x (sum of the row weights); replaces C where given
-    nu : weight of deviations above the band relative to those below, 0 to 1
+    nu : weight of deviations above the band relative to those below, at least 0
     theta : half-width of the band without loss, 0 <= theta < 1
-    gamma : a number, "scale" = 1/(features x variance of X) or "auto" = 1/features
+    gamma : a number, "scale" = 1/(features x variance of X), "auto" = 1/features or "mean" = 1/(2 x
+        squared mean distance between rows)
     degree, coef0 : of the poly and sigmoid kernels
     bias : value of a constant feature (linear) or whose square is added to the kernel; negative: none;
         None: 1 for linear and poly, none for the others

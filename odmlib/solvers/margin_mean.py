@@ -73,12 +73,16 @@ class MovingMean:
     def __init__(self, loss: MeanVarianceLoss, costs: Floats, tuning: MeanTuning = TUNING):
         self.loss, self.costs, self.tuning = loss, costs, tuning
         self.total = float(costs.sum())
+        self.moves = 0
+        self.mean, self.gap = 0.0, math.inf
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what is known of r: the kernel rows have become finer."""
         self.last: tuple[float, float, float] | None = None  # of the last move: g, r(g) and its accuracy
         self.slope = -1.0  # of r
         self.low, self.high = -math.inf, math.inf  # between which r is known to have its zero
         self.widths: list[float] = []  # of that bracket, at each move
-        self.moves = 0
-        self.mean, self.gap = 0.0, math.inf
 
     def details(self) -> dict[str, float]:
         """For the report."""

@@ -51,7 +51,7 @@ def _number_or_name(value: Any) -> float | str:
 # our own parameters: converter, default (None: not set) and meaning
 OWN_PARAMS: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "C": (NUMBER, 1.0, "weight of one row's loss; or give regParam"),
-    "nu": (NUMBER, 0.5, "weight of deviations above the band relative to below, 0 to 1"),
+    "nu": (NUMBER, 0.5, "weight of deviations above the band relative to below, at least 0"),
     "theta": (NUMBER, 0.2, "half-width of the loss-free band, 0 <= theta < 1"),
     "bias": (NUMBER, 1.0, "value of the constant feature that carries the intercept (fitIntercept)"),
     "threshold": (NUMBER, 0.0, "label 1 is predicted where the decision value is larger; any number"),

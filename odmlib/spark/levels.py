@@ -124,7 +124,7 @@ class ClusterProblem:
             return part, Solved(0, 0, 0, 0.0, CONVERGED)
         kernel = Kernel(self.formula, part.rows, threads)
         costs = part.costs / share
-        float64 = margins_need_float64(kernel, costs)
+        float64 = margins_need_float64(kernel, costs, self.machine.loss())
         cache_bytes = min(options.cache_bytes, bytes_for_all(len(costs), float64))
         result = solve_working_set(
             KernelProblem(kernel, part.signs, costs, self.machine.loss()),

@@ -18,6 +18,8 @@ def check_options(options: TrainOptions) -> None:
     if kernel != "linear" and options.approx is None and options.partition not in PARTITIONERS:
         known = ", ".join(PARTITIONERS)
         raise ParameterError(f"on Spark the partition must be one of {known}, found {options.partition}")
+    if options.gamma == "mean":
+        raise ParameterError("on Spark gamma (-g) must be a number, scale or auto, found mean")
     by_weights = kernel == "linear" or options.approx is not None
     solvers = ("auto", "newton", "lbfgs") if by_weights else ("auto",)
     if options.solver not in solvers:

@@ -54,7 +54,7 @@ def train_blocks(
         summaries = blocks.map(lambda block: block.summary).collect()
         assert not isinstance(options.class_weight, str)  # no caller lets it be
         whole = joined(summaries, n_partitions, files, options.class_weight)
-        formula = formula_for(options, whole.n_features, lambda: whole.variance)
+        formula = formula_for(options, whole.n_features, lambda: whole.variance, lambda: math.nan)
         machine = Sodm(replace(options, callback=None, init=None), whole.total_weight)
         rows = blocks
         if len({summary.n_features for summary in summaries}) > 1:

@@ -49,9 +49,7 @@ def test_bounded_returns_raises_and_ends():
     assert (
         _common.bounded(lambda: (time.sleep(60 * k) or k for k in range(2)), 0.5) == 0
     )  # the answer in time
-    started = time.perf_counter()
-    assert _common.bounded(lambda: time.sleep(60), 0.2) is None
-    assert time.perf_counter() - started < 30
+    assert _common.bounded(lambda: time.sleep(60) or 1, 0.2) is None
 
 
 def test_run_program_measures_memory_of_the_program_only():

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from odmlib.cli import convert
@@ -154,11 +155,11 @@ def test_pipes_and_misuse(tools):
     assert converted(tools, "--to odmlib m f") == (
         1,
         "",
-        "odm-convert: m: this is a model of odmlib already\n",
+        "odm-convert: m: this is already a model in the form odmlib\n",
     )
     code, _, err = converted(tools, "m", "m")
     assert code == 2 and "would replace the input" in err
-    assert converted(tools, "--to onnx m f").code == 2
+    assert converted(tools, "--to pmml m f").code == 2
     assert converted(tools, "m").code == 2
     code, _, err = converted(tools, "d", "f")
     assert code == 1 and "d:1: not an odmlib model" in err and "looks like a data file" in err
@@ -169,3 +170,32 @@ def test_pipes_and_misuse(tools):
     assert code == 2 and "the vectors of the model have 4, not 2" in err
     assert not os.path.exists("f")
     assert tools.predict("d svm out").out == tools.predict("d m out").out  # needs no conversion
+
+
+def test_binary_models_serve_all_tools(tools):
+    """A model name that ends in .npz, conversion both ways, and tools that tell by what the file holds."""
+    data = DATA / "iris.txt"
+    assert tools.train("-q -b 1", data, "m").code == 0
+    assert tools.train("-q -b 1", data, "m.npz").code == 0
+    assert Path("m.npz").read_bytes().startswith(b"PK\x03\x04")
+    for name, out in (("m", "one"), ("m.npz", "two")):
+        assert tools.predict("-q -b 1", data, name, out).code == 0
+    assert Path("one").read_bytes() == Path("two").read_bytes()
+    code, _, err = converted(tools, "--to binary m b")
+    assert code == 0 and "binary odmlib model written to b" in err
+    assert Path("b").read_bytes() == Path("m.npz").read_bytes()
+    assert converted(tools, "-q --to odmlib b again").code == 0
+    assert Path("again").read_bytes() == Path("m").read_bytes()
+    assert converted(tools, "-q b libsvm").code == 0 and Path("libsvm").read_text().startswith("svm_type")
+    assert converted(tools, "-q --to binary libsvm theirs").code == 0
+    assert converted(tools, "--to binary b f").err == (
+        "odm-convert: b: this is already a model in the form binary\n"
+    )
+    assert tools.train("-q --init b", data, "warm").code == 0
+    piped = run("predict", "-q", data, "-", "-", input=Path("b").read_bytes())
+    assert piped.returncode == 0 and piped.stdout.split()[0] == b"1"
+    with np.load("b", allow_pickle=False) as arrays:
+        np.savez_compressed("packed.npz", **arrays)
+    assert tools.predict("-q", data, "packed.npz out").code == 0
+    code, _, err = tools.predict("--max-unpacked 100", data, "packed.npz out")
+    assert code == 1 and "--max-unpacked" in err and err.count("\n") == 1

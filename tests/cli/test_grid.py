@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -203,9 +202,7 @@ def test_interruption_keeps_the_best(tmp_path, monkeypatch):
             seen = [process.stdout.readline() for _ in range(5)]
             assert seen[-1].startswith(b"[local]")
             process.send_signal(number)
-            began = time.monotonic()
             out, err = process.communicate(timeout=60)
-            assert time.monotonic() - began < 10  # a second on a quiet machine
         assert process.returncode == code and word in err and b"Traceback" not in err
         lines = [line.decode() for line in seen] + out.decode().splitlines(keepends=True)
         rates = [float(line.split()[3]) for line in lines[:-1]]

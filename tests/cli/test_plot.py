@@ -53,6 +53,44 @@ def test_histogram(tools):
     assert plotted(tools, "histogram --per-class", IRIS, "m s").out.count("50 rows") == 6
 
 
+def test_pictures_of_predictions(tools, models):
+    code, out, err = plotted(tools, "roc d svm.model odm.model")
+    assert (code, err) == (0, "") and out.startswith("ROC on d: class 1 against -1 (AUC)\n")
+    X, y = odmlib.read_data("d")
+    found = odmlib.load_model("odm.model").evaluate(X, y)
+    assert f"o odm: {found.ranking(found.positive()).auc():.3f}" in out
+    assert "class -1 against 1" in plotted(tools, "roc --positive -1 d odm.model").out
+    assert plotted(tools, "pr --names A,B -o pr.svg d svm.model odm.model").code == 0
+    assert "A: 0." in Path("pr.svg").read_text()
+    code, out, _ = plotted(tools, "confusion d odm.model")
+    wrong = 60 - round(60 * found.accuracy)
+    assert code == 0 and out.startswith(f"odm: {wrong} of 60 rows wrong on d\n")
+    assert "100" in plotted(tools, "confusion --normalize --title T d odm.model").out or wrong
+    tools.train("-q -b 1 d p.model")
+    code, out, _ = plotted(tools, "calibration --bins 5 d p.model")
+    assert code == 0 and out.startswith("calibration of class 1 on d (")
+    Path("mixed").write_text(Path("d").read_text() + "7 1:1\n")
+    code, out, err = plotted(tools, "confusion mixed odm.model")
+    assert code == 0 and f"{wrong + 1} of 61 rows wrong" in out
+    assert "1 rows have labels that odm does not know" in err
+
+
+def test_pictures_of_models(tools, models):
+    code, out, _ = plotted(tools, "boundary --columns 2,1 d odm.model")
+    assert code == 0 and "2 other columns at their median" in out and "column 2" in out
+    tools.train("-q -t linear d linear.model")
+    code, out, _ = plotted(tools, "weights --top 2 linear.model")
+    assert code == 0 and out.splitlines()[1].startswith("column 1 |+++")
+    from odmlib.cli import grid
+
+    code, _, _ = tools._run(
+        grid.main, ("-q -log2c -1,1,2 -log2g -1,-3,-2 -v 3 -out g.out -png null d",), None
+    )
+    assert code == 0
+    code, out, _ = plotted(tools, "tune g.out")
+    assert code == 0 and out.startswith("g.out: best") and "(down: log2(gamma); across: log2(C))" in out
+
+
 def test_convergence(tools, models):
     trace = json.loads(Path("odm.json").read_text())["trace"]
     assert trace[-1]["gap"] <= 1e-3 and set(trace[0]) == {"seconds", "iteration", "primal", "gap"}
@@ -73,7 +111,7 @@ def test_accuracy(tools):
     code, out, err = plotted(tools, "accuracy --over C --values 0.01,1 -t linear -v 3 --data -", IRIS)
     assert (code, err) == (0, "")
     series = json.loads(out)[0]["series"][0]
-    assert series["x"] == [0.01, 1.0]
+    assert series["x"] == [0.01, 1.0] and len(series["errors"]) == 2
     wanted = tools.train("-q -v 3 -t linear -c 1", IRIS).out.split()[-1]
     assert f"{series['y'][1]:g}%" == wanted
     code, out, _ = plotted(tools, "accuracy --log2 0,4,2 -t linear -v 3", IRIS)
@@ -94,6 +132,14 @@ def test_accuracy(tools):
         ("margins --names A d svm.model odm.model", 2, "1 names for 2 models"),
         ("margins d svm.model svm.model", 2, "same name"),
         ("margins wrong svm.model", 1, "which the model does not know"),
+        ("roc --positive 7 d odm.model", 1, "does not know the label 7"),
+        ("roc wrong odm.model", 1, "no row has a label"),
+        ("calibration d odm.model", 1, "odm-train -b 1"),
+        ("boundary --columns 1 d odm.model", 2, "two columns such as 1,2"),
+        ("boundary --columns 1,9 d odm.model", 1, "two different columns from 1 to 4"),
+        ("weights odm.model", 1, "linear machine"),
+        ("tune d", 1, "expected log2c"),
+        ("tune empty", 1, "found none"),
         ("convergence d", 1, "not a JSON report"),
         ("convergence list", 1, "not a report"),
         ("levels odm.json", 1, "no levels"),
@@ -106,6 +152,7 @@ def test_accuracy(tools):
 def test_misuse(tools, models, words, code, message):
     Path("wrong").write_text("5 1:1\n")
     Path("list").write_text("[]")
+    Path("empty").write_text("")
     before = files()
     found, out, err = plotted(tools, words)
     assert (found, out) == (code, "") and message in err and err.count("\n") == 1

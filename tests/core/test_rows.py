@@ -79,9 +79,9 @@ def test_negative_coefficients_take_rows_away(dense, bias):
 
 
 def test_sparse_input_is_the_same(bias):
-    from scipy.sparse import random_array
+    from scipy.sparse import csr_array, random
 
-    matrix = random_array((50, 200), density=0.05, rng=np.random.default_rng(3), format="csr")
+    matrix = csr_array(random(50, 200, density=0.05, random_state=3))
     sparse, dense = Rows(Dataset.from_any(matrix), bias), Rows(Dataset.from_any(matrix.toarray()), bias)
     w = np.linspace(-1, 1, sparse.n_columns)
     assert sparse.product(w).tobytes() == dense.product(w).tobytes()

@@ -36,10 +36,10 @@ def test_training_with_one_thread_uses_one_thread():
     code = """
 import time, warnings
 import numpy as np
-from scipy.sparse import random_array
+from scipy import sparse
 import odmlib
 rng = np.random.default_rng(0)
-X = random_array((300, 40_000), density=0.002, rng=rng, format="csr")
+X = sparse.csr_array(sparse.random(300, 40_000, density=0.002, random_state=0))
 y = np.arange(300) % 3
 for machine in ("mcodm", "odm"):
     odmlib.train(X[:10], y[:10] % 2, machine=machine, kernel="linear", threads=1)

@@ -122,12 +122,12 @@ def test_packed_files_and_marks():
 
 
 def test_many_faults_take_no_longer_than_they_must():
-    started = time.perf_counter()
+    started = time.process_time()
     found = check_data(b"1 1:x 2:1\n1 1:1\n" * 30000, max_faults=10)
     assert (found.n_faulty_lines, found.statistics["rows"]) == (30000, 30000)
     found = check_data(b"x" * 5_000_000 + b" 1:y" * 200_000)
     assert found.n_faulty_lines == 1 and found.n_faults == 20
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20
 
 
 def test_statistics_by_hand():

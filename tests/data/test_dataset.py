@@ -118,6 +118,11 @@ def test_the_callers_arrays_stay_writable_and_unchanged():
     assert all(array.flags.writeable for array in parts)
 
 
+# since scipy 1.13; older ones make it a matrix of one row
+VECTOR = sparse.coo_array(np.ones(3))
+ONE_DIMENSION = [(VECTOR, "two dimensions")] if VECTOR.ndim == 1 else []
+
+
 @pytest.mark.parametrize(
     ("X", "words"),
     [
@@ -125,7 +130,7 @@ def test_the_callers_arrays_stay_writable_and_unchanged():
         (np.zeros((2, 2, 2)), "two dimensions"),
         (5, "two dimensions"),
         (None, "two dimensions"),
-        (sparse.coo_array(np.ones(3)), "two dimensions"),
+        *ONE_DIMENSION,
         ([[1, 2], [3]], "X cannot be read as a matrix"),
         ([["a", "b"]], "expected numbers"),
         ([["1", "2"]], "expected numbers"),
@@ -330,3 +335,22 @@ def test_indices_are_checked_before_scipy_follows_them(kind, place):
             Dataset.from_any(X)
         array[1] = kept
     check(Dataset.from_any(X), np.eye(4))
+
+
+@pytest.mark.parametrize("n", [2, 7, 300])
+def test_mean_distance(n):
+    from scipy.spatial.distance import pdist
+
+    X = np.random.default_rng(n).normal(size=(n, 3)) * [1, 10, 0]
+    assert Dataset.from_any(X).mean_distance() == pytest.approx(pdist(X).mean(), rel=1e-12)
+
+
+def test_mean_distance_of_a_sample_and_of_equal_rows():
+    X = np.random.default_rng(0).normal(size=(3000, 2))
+    data = Dataset.from_any(X)
+    assert data.mean_distance(seed=1) == data.mean_distance(seed=1) != data.mean_distance(seed=2)
+    assert data.mean_distance() == pytest.approx(
+        np.sqrt(np.pi), rel=0.05
+    )  # of two normal points in the plane
+    assert Dataset.from_any(np.full((5, 3), 1 / 3)).mean_distance() == 0
+    assert Dataset.from_any(X[:1]).mean_distance() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ def run_script(name, arguments, monkeypatch):
 
 def test_there_is_a_gallery():
     assert len(PICTURES) >= 6
-    assert set(SCRIPTS) - set(PICTURES) == {"compare_with_svc.py"}
+    assert set(SCRIPTS) - set(PICTURES) == {"compare_with_svc.py", "pictures.py"}
     described = (FOLDER / "README.md").read_text()
     for name in SCRIPTS:
         assert f"`{name}`" in described
@@ -39,6 +40,21 @@ def test_pictures(name, tmp_path, monkeypatch, capsys):
     picture = pyplot.imread(tmp_path / "picture.png")
     assert min(picture.shape[:2]) >= 300
     assert picture[..., :3].std() > 0.05
+
+
+def test_pictures_of_the_manual(tmp_path, monkeypatch):
+    """The script draws all pictures of the gallery, and the manual has no picture that no page shows."""
+    pytest.importorskip("matplotlib")
+    docs = FOLDER.parent / "docs"
+    run_script("pictures.py", [tmp_path], monkeypatch)
+    drawn = {path.name for path in tmp_path.iterdir()}
+    assert set(re.findall(r"pictures/(\w+\.png)", (docs / "gallery.md").read_text())) == drawn
+    shown = {
+        name
+        for page in docs.rglob("*.md")
+        for name in re.findall(r"pictures/([\w-]+\.png)", page.read_text())
+    }
+    assert {path.name for path in (docs / "pictures").iterdir()} == shown
 
 
 def test_comparison_with_svc(monkeypatch, capsys, tmp_path):
@@ -62,7 +78,9 @@ def test_the_stated_comparison_holds(monkeypatch):
     for name in sets:
         real_path(name)
     main = runpy.run_path(str(FOLDER / "compare_with_svc.py"))["main"]
-    found = main([str(REAL_DATA), "--rows", "5000", "--repeat", "1", "--names", *sets])
+    found = main(
+        [str(REAL_DATA), "--rows", "5000", "--repeat", "1", "--jobs", "1", "--processor", "--names", *sets]
+    )
     assert [name for name, *_ in found] == sets
     for _, theirs, ours, ratio in found:
         assert ours > theirs

@@ -13,6 +13,7 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.cache import RowCache, bytes_for_all
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
+from tests.compiling import measures_memory
 
 M = 200
 
@@ -111,6 +112,7 @@ print(peak() - before, cache.capacity, cache.bytes_used)
 """
 
 
+@measures_memory
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_the_process_grows_by_the_budget_and_no_more():
     from tests.kernels.test_kernel import run_python
@@ -190,6 +192,7 @@ def test_a_part_of_a_frozen_cache(kernel, wide):
     assert part.misses == 0
 
 
+@measures_memory
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other systems have their own ways")
 def test_memory_of_another_thread_is_given_back():
     """glibc keeps what a thread has freed for that thread: caches of two threads would take twice the cap."""

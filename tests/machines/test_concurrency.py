@@ -15,7 +15,7 @@ from scipy import sparse
 
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
-X = sparse.random_array((400, 30), density=0.3, rng=rng, format="csr")
+X = sparse.csr_array(sparse.random(400, 30, density=0.3, random_state=0))
 y = np.arange(400) % 2
 X.has_canonical_format, X.has_sorted_indices
 indptr, indices = X.indptr.copy(), X.indices.copy()

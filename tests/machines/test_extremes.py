@@ -96,6 +96,18 @@ def test_stored_zeros_are_not_written(kernel, n_classes):
 def test_the_error_says_which_number():
     with pytest.raises(odmlib.ParameterError, match="relaxed is nan, expected a finite number; scale"):
         odmlib.train(X, LABELS["ssodm"], machine="ssodm", kernel="rbf", C=1e300, unlabeled=0)
-    weights = np.full(24, 1e300)
+    rows, y = noisy_rows()
     with pytest.raises(odmlib.ParameterError, match="margin_variance is inf"):
-        odmlib.train(X, Y, machine="odml", kernel="sigmoid", sample_weight=weights)
+        odmlib.train(rows * 1e140, y, machine="kmomd", kernel="linear", lambda_=0.5)
+
+
+def noisy_rows():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((40, 3))
+    return rows, np.sign(rows[:, 0] + 0.5 * rng.standard_normal(40))
+
+
+def test_kmomd_refuses_kernel_values_that_hide_its_objective():
+    rows, y = noisy_rows()
+    with pytest.raises(odmlib.ParameterError, match=r"lost in rounding of kernel values as large as 7\.01e\+15"):
+        odmlib.train(1e15 * rows @ rows.T, y, machine="kmomd", kernel="precomputed", lambda_=1e-6)

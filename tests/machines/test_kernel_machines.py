@@ -180,7 +180,8 @@ def test_statuses(problem):
         odmlib.train(X, y, C=100, tol=1e-9, time_limit=1e-9)
     told = []
     model = odmlib.train(X, y, callback=lambda progress: told.append(progress))
-    assert told[-1].gap == model.report["gap"] and told[0].iteration == 0
+    assert told[-1].gap <= model.report["gap"] <= told[-1].gap + 1e-9  # the model's includes rounding
+    assert told[0].iteration == 0
 
     def interrupt(progress):
         raise KeyboardInterrupt

@@ -357,3 +357,30 @@ def test_not_separable_on_the_command_line(tmp_path, capsys):
     assert message.startswith("odm-train: not separable")
     assert message.count("\n") == 1
     assert not model.exists()
+
+
+def test_entropy_of_the_distribution():
+    """The paper's E(gamma): 1 for the centroids, and falling with lambda (its Figure 2)."""
+    random = np.random.default_rng(2)
+    X = np.concatenate([random.normal(0.8, 1, (30, 2)), random.normal(-0.8, 1, (20, 2))])
+    y = np.repeat([1, 2], [30, 20])
+    entropies = [
+        odmlib.train(X, y, machine="kmomd", gamma=0.5, lambda_=lam, tol=1e-8).report["details"]["entropy"]
+        for lam in (1.0, 0.3, 0.03)
+    ]
+    assert entropies[0] == pytest.approx(1, abs=1e-12)
+    assert 1 > entropies[1] > entropies[2] > 0
+    model = odmlib.train(X, y, machine="kmomd", gamma=0.5, lambda_=0.3, tol=1e-8)
+    gamma = np.abs(model.function.terms.to_dense()[:, 0])
+    sides = y[model.function.rows]
+    expected = 0.0
+    for label, n in ((1, 30), (2, 20)):
+        part = gamma[sides == label] / gamma[sides == label].sum()
+        expected -= (part @ np.log(part)) / np.log(n) / 2
+    assert entropies[1] == pytest.approx(expected)
+    weighted = odmlib.train(X, y, machine="kmomd", gamma=0.5, lambda_=0.3, tol=1e-8, sample_weight=[2] * 50)
+    doubled = np.concatenate([X, X]), np.concatenate([y, y])
+    twice = odmlib.train(*doubled, machine="kmomd", gamma=0.5, lambda_=0.3, tol=1e-8)
+    assert weighted.report["details"]["entropy"] == pytest.approx(
+        twice.report["details"]["entropy"], rel=1e-4
+    )

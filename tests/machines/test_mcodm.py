@@ -198,3 +198,24 @@ def test_real_sets_at_the_papers_largest_lambda(name, lambda_):
     X, y = real_set(name)
     model = train(X, y, kernel="linear", lambda_=lambda_, nu=0.4, theta=0.4)
     assert model.report["status"] == "converged"
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_bound_of_theorem_1(k):
+    random = np.random.default_rng(k)
+    y = np.arange(60) % k
+    X = random.normal(size=(60, 4)) + 2 * np.eye(4)[y]
+    model = odmlib.train(X, y, machine="mcodm", kernel="linear", bias=-1, tol=1e-8, theta=0.3)
+    bound = model.report["details"]["generalisation_bound"]
+    terms = model.function.terms.to_dense()
+    norm = np.sqrt((terms**2).sum())
+    radius = np.sqrt((X**2).sum(axis=1).max())
+    assert bound["complexity"] == pytest.approx(
+        16 * radius * norm / 0.7 * np.sqrt(2 * np.pi * k / 60), rel=1e-4
+    )
+    margins = model.margins(X, y)
+    expected = np.where(margins <= 0, 1, np.where(margins <= 0.7, (margins - 0.7) ** 2 / 0.49, 0)).mean()
+    assert bound["loss"] == pytest.approx(expected, rel=1e-6)
+    assert bound["error"] == pytest.approx(bound["loss"] + bound["complexity"] + bound["chance"])
+    weighted = odmlib.train(X, y, machine="mcodm", kernel="linear", sample_weight=1 + y)
+    assert "generalisation_bound" not in weighted.report["details"]

@@ -440,7 +440,7 @@ def test_same_seed_same_model_file(problem, tmp_path):
         ({"C": 0}, odmlib.ParameterError, "C"),
         ({"C": 1, "lambda_": 1}, odmlib.ParameterError, "same thing"),
         ({"theta": 1.0}, odmlib.ParameterError, "theta"),
-        ({"nu": 1.5}, odmlib.ParameterError, "nu"),
+        ({"nu": -0.5}, odmlib.ParameterError, "nu"),
         ({"solver": "working-set"}, odmlib.ParameterError, "solver"),
         ({"threads": 0}, odmlib.ParameterError, "threads"),
         ({"thets": 0.1}, TypeError, "did you mean 'theta'"),
@@ -530,3 +530,10 @@ def test_labels_that_look_like_targets():
     with pytest.warns(odmlib.DataWarning, match="targets of a regression: 30 different labels in 30 rows"):
         odmlib.train(X, X[:, 0] + 0.5, kernel="linear", multiclass="ovr")
     odmlib.train(X, X[:, 0] > 9, kernel="linear")  # warnings are errors here
+
+
+def test_gamma_by_the_mean_distance():
+    X = np.array([[0.0], [3.0], [6.0]])  # distances 3, 3 and 6
+    model = odmlib.train(X, [1, 2, 2], gamma="mean")
+    assert model.formula.gamma == pytest.approx(1 / (2 * 4**2))
+    assert odmlib.train(X * 0, [1, 2, 2], gamma="mean").formula.gamma == 1

@@ -16,6 +16,8 @@ from odmlib.data.problem import Problem
 from odmlib.machines.training import train_problem
 from odmlib.options import TrainOptions
 from odmlib.plots.page import report_page
+from odmlib.plots.page_pieces import percent
+from odmlib.selection.training import train_model
 from odmlib.solvers.trace import Trace
 
 VOID = {"meta"}
@@ -58,7 +60,7 @@ def made(n_classes: int = 2, name: str = "data.txt", n: int = 150, **options):
     y = np.digitize(X[:, 0] + 0.3 * random.normal(size=n), edges)
     problem = Problem.from_arrays(X, y)
     trace = Trace()
-    model = train_problem(problem, TrainOptions(callback=trace, **options))
+    model = train_model(problem, TrainOptions(callback=trace, **options))
     model.report["trace"] = trace.points()
     return model, problem, "".join(report_page(model, problem, name, "odm-train data.txt"))
 
@@ -82,27 +84,49 @@ def test_the_page_says_what_the_model_does(n_classes, options):
     matrix = next(table for table in tables if table[0] == ["", *names])
     assert [[int(cell) for cell in row[1:]] for row in matrix[1:]] == wanted
     classes = next(table for table in tables if table[0][:2] == ["label", "rows"])
-    recall = 100 * wanted[0][0] / sum(wanted[0])
-    assert classes[1][4] == f"{recall:.4g}%"
-    assert f"{100 * np.mean(predicted == problem.codes):.4g}%" in page
-    assert page.count("<svg") == 3 and "relative duality gap" in page
-    assert ["rows", "150"] in tables[0]
-    parameters = dict(row for row in tables[1] if len(row) == 2)
+    assert classes[1][4] == percent(wanted[0][0] / sum(wanted[0]))
+    accuracy = percent(np.mean(predicted == problem.codes))
+    quality = dict(row[:2] for row in tables[0][1:])
+    assert quality["accuracy"] == accuracy and quality["rows"] == "150"
+    assert f'<dd class="">{accuracy}</dd>' in page
+    linear = options.get("kernel") == "linear"
+    assert page.count("<svg") == page.count("<desc") == 6 + linear and "relative duality gap" in page
+    parameters = dict(row for row in tables[-2] if len(row) == 2)
     assert float(parameters["C"]) == 1 and parameters["solver"] == model.report["solver"]
+    assert ["rows", "150"] in tables[-1]
+
+
+def test_training_and_test_rows_and_other_models():
+    model, problem, _ = made(probability=True)
+    X, y = np.random.default_rng(9).normal(size=(70, 4)), np.array([0, 1] * 35)
+    y[0] = 5  # which the model does not know
+    found = model.evaluate(X, y)
+    page = "".join(report_page(model, problem, "a.txt", test=("b.txt", found)))
+    quality = parsed(page).tables[0]
+    assert quality[0] == ["", "training rows", "test rows"] and quality[1] == ["rows", "150", "70"]
+    assert quality[3][2] == percent(found.accuracy)
+    assert "1 test rows have labels that were not trained" in page and "on b.txt" in page
+    assert "calibration of class 1" in page and "from 0.8 to 1.2 cost nothing" in page
+    other = train_model(problem, TrainOptions(machine="svm", probability=True)).evaluate(X, y)
+    both = parsed("".join(report_page(model, problem, "a.txt", test=("b.txt", found), others={"svm": other})))
+    assert both.tables[0][0] == ["", "this model", "svm"]
+    assert both.tables[0][3] == ["accuracy", percent(found.accuracy), percent(other.accuracy)]
+    assert both.tables[1][0] == ["", "training rows", "test rows"]
 
 
 def test_nothing_comes_from_elsewhere():
     _, _, page = made(name="<script>alert(1)</script>&.txt")
     assert "<script" not in page and "&lt;script&gt;" in page
-    assert not re.search(r"(src|href|url\(|@import|https?:)", page)
+    assert not re.search(r"(src|url\(|@import|https?:)", page)
+    assert set(re.findall(r'href="(.)', page)) == {"#"}
     assert page.startswith("<!DOCTYPE html>") and 'name="viewport"' in page
 
 
 def test_many_classes_get_a_list():
     _, _, page = made(40, n=400, kernel="linear", machine="odm")
     tables = parsed(page).tables
-    assert any(table[0] == ["label", "predicted", "rows"] for table in tables)
-    assert len(page) < 200_000
+    assert any(table[0] == ["label", "predicted", "rows", "of the label"] for table in tables)
+    assert len(page) < 600_000
 
 
 def test_rows_without_label_and_a_model_that_was_loaded():
@@ -112,8 +136,8 @@ def test_rows_without_label_and_a_model_that_was_loaded():
     problem.codes[:30] = -1
     model = dataclasses.replace(model, training_margins=None)
     page = "".join(report_page(model, problem, "mixed"))
-    assert ["rows", "150, 30 of them unlabeled"] in parsed(page).tables[0]
-    assert "margins: 120 rows" in page
+    assert ["rows", "150, 30 of them unlabeled"] in parsed(page).tables[-1]
+    assert "training rows: 120 rows" in page
 
 
 def test_labels_that_are_words():
@@ -124,12 +148,51 @@ def test_labels_that_are_words():
     parsed(page)
 
 
-@pytest.mark.parametrize("width", [390, 1200])
-def test_no_wider_than_the_window(tmp_path, width):
-    """In a real browser: the page never scrolls sideways, its wide tables do; text on charts is readable."""
+def titled(page: Path, folder: Path) -> str:
+    """The title that a script on the page gives it, in a browser without a network."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("chromium is not installed")
+    command = [
+        chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000", "--window-size=1400,3200",
+        "--dump-dom", page.as_uri(),
+    ]  # fmt: skip
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip("chromium does not answer here")
+    found = re.search(r"<title>(.*?)</title>", result.stdout)
+    if found is None:
+        pytest.skip(f"chromium does not work here: {result.stderr[-200:]}")
+    return html.unescape(found.group(1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 14])
+def test_accessible(tmp_path, n_classes, dark):
+    """Axe, the checker of many browsers' tools, finds nothing: contrast, names, landmarks, tables ..."""
+    axe_package = pytest.importorskip("axe_core_python")
+    axe = next(Path(axe_package.__file__).parent.rglob("axe.min.js")).read_text()
+    _, _, page = made(n_classes, n=300, kernel="linear", probability=True)
+    if dark:
+        page = page.replace("@media (prefers-color-scheme: dark)", "@media all")
+    script = (
+        f"<script>{axe}</script><script>axe.run(document, {{resultTypes: ['violations']}}).then(r => {{"
+        "document.title = 'axe: ' + r.passes.length + ' passes; ' + r.violations.map("
+        "v => v.id + ' ' + v.nodes[0].html.slice(0, 150)).join(' | ') + '.' })</script>"
+    )
+    path = tmp_path / "page.html"
+    path.write_text(page.replace("</body>", f"{script}</body>"))
+    title = titled(path, tmp_path)
+    assert re.fullmatch(r"axe: [1-9]\d* passes; \.", title), title
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_no_wider_than_the_window(tmp_path, width):
+    """In a real browser: the page never scrolls sideways, its wide tables do; text on charts is readable."""
     _, _, page = made(25, n=300, kernel="linear", machine="odm", name="a-very-long-name-without-blanks" * 3)
     frame = tmp_path / "frame.html"
     frame.write_text(
@@ -140,17 +203,9 @@ def test_no_wider_than_the_window(tmp_path, width):
         "Math.max(...s.map(e => e.scrollWidth - e.clientWidth)),"
         "d.querySelector('svg').getBoundingClientRect().width / 440 * 13].join(' ') }</script>"
     )
-    command = [
-        chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
-        "--virtual-time-budget=5000", "--window-size=1400,3200", "--dump-dom", frame.as_uri(),
-    ]  # fmt: skip
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.skip("chromium does not answer here")
-    found = re.search(r"<title>found (\S+) (\S+) (\S+) (\S+)</title>", result.stdout)
-    if found is None:
-        pytest.skip(f"chromium does not work here: {result.stderr[-200:]}")
+    title = titled(frame, tmp_path)
+    found = re.search(r"found (\S+) (\S+) (\S+) (\S+)", title)
+    assert found is not None, title
     inner, window, scrolled, letters = map(float, found.groups())
     assert inner <= window <= width
     assert letters >= 9.5
@@ -172,9 +227,19 @@ def test_page_of_odm_train(tmp_path, monkeypatch, capsys):
     assert train.main(["-q", "-v", "3", "--report", "p", iris]) == 2
     assert train.main(["-q", "--report", "none/page.html", iris, "m2"]) == 1
     assert train.main(["-q", "--report", iris, iris, "m2"]) == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "page.html"]
     err = capsys.readouterr().err
-    assert err.count("\n") == 4 and "--report is about a model; -v makes none" in err
+    assert train.main(["-q", "--test", iris, "--compare", "m", "--report", "page.html", iris, "m3"]) == 0
+    assert re.fullmatch(r"Accuracy = \S+% \(\d+/150\) on iris.txt\n", capsys.readouterr().out)
+    assert parsed(Path("page.html").read_text()).tables[0][0] == ["", "this model", "m"]
+    before = Path("page.html").read_bytes()
+    assert train.main(["-q", "--compare", "m", iris, "m2"]) == 2
+    assert train.main(["-q", "--test", "none", "--report", "page.html", iris, "m2"]) == 1
+    assert train.main(["-q", "--compare", "none", "--report", "page.html", iris, "m2"]) == 1
+    assert train.main(["-q", "-v", "3", "--test", iris, iris]) == 2
+    assert before == Path("page.html").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "m3", "page.html"]
+    err += capsys.readouterr().err
+    assert err.count("\n") == 8 and "--report is about a model; -v makes none" in err
 
 
 def test_page_of_a_precomputed_kernel(tmp_path, monkeypatch):
@@ -191,4 +256,4 @@ def test_page_of_a_precomputed_kernel(tmp_path, monkeypatch):
         )
     )
     assert train.main(["-q", "-t", "4", "--report", "p.html", "k", "m"]) == 0
-    assert "100%" in Path("p.html").read_text()
+    assert "100 %" in Path("p.html").read_text()

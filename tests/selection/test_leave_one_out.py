@@ -80,7 +80,7 @@ def test_many_classes(kernel, multiclass):
     assert np.isclose(result.scores, expected, atol=1e-5)[rows].mean() > 0.3
     predicted = labels[winners(multiclass, expected[rows], 3)]
     assert (predicted == result.predicted[rows]).mean() > 0.95
-    assert (result.predicted != y).sum() <= result.bound
+    assert (predicted != y[rows]).sum() <= result.bound < 45
 
 
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
@@ -91,7 +91,7 @@ def test_precomputed_and_shifted_kernels(multiclass):
     direct = odmlib.leave_one_out(X, y, kernel="sigmoid", gamma=0.7, coef0=-1, **options)
     given = odmlib.leave_one_out(np.tanh(0.7 * X @ X.T - 1), y, kernel="precomputed", **options)
     np.testing.assert_allclose(direct.scores, given.scores, atol=1e-4)
-    assert direct.bound == pytest.approx(given.bound, rel=1e-3)
+    assert direct.bound is None and given.bound is None  # a refit would choose another shift
 
 
 def test_a_shift_is_the_one_of_training():
@@ -118,7 +118,7 @@ def test_only_machines_with_a_band_have_it():
 def test_an_unfinished_fit_is_warned_of():
     X, y = three_clouds()
     with pytest.warns(odmlib.ConvergenceWarning):
-        odmlib.leave_one_out(X, y, max_iter=1, tol=1e-12)
+        odmlib.leave_one_out(X, y, time_limit=1e-9)
 
 
 def test_too_large_is_said():
@@ -130,7 +130,7 @@ def test_too_large_is_said():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["heart_scale", "ionosphere", "fourclass"])
 def test_real_sets(name):
-    """Error counts of true refits; the paper's bound is far above."""
+    """Error counts of true refits; the bound is above."""
     X, y = real_set(name)
     rows = np.random.default_rng(0).permutation(len(y))[:200]
     X, y = X[rows], y[rows]
@@ -139,7 +139,7 @@ def test_real_sets(name):
     expected = refit_scores(X, y, result.model.labels, gamma=gamma, tol=1e-6)
     errors = np.count_nonzero(result.model.labels_for(expected) != y)
     assert abs(result.errors - errors) <= 2
-    assert result.bound > 1.5 * errors
+    assert errors <= result.bound < 200
 
 
 def test_from_a_model_that_is_there():

@@ -44,7 +44,9 @@ def case():
 
 
 def test_relative_gap():
-    assert relative_gap(0.1, 0.05) == 0.05  # below 1 the gap counts as it is
+    assert relative_gap(0.1, 0.05) == 0.5
+    assert relative_gap(0.0, 0.0) == 0.0
+    assert relative_gap(0.0, 1e-300) == math.inf
     assert relative_gap(-4.0, 1.0) == 0.25
     assert relative_gap(3.0, math.inf) == math.inf
 

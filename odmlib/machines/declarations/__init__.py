@@ -3,7 +3,13 @@ below, and a module with its code in odmlib/machines; options of its own have a 
 
 from __future__ import annotations
 
-from odmlib.machines.declarations.declaration import NONSMOOTH_LINEAR, Declaration
+from odmlib.machines.declarations.declaration import (
+    KERNEL,
+    MACHINE_AND_KERNEL,
+    NONSMOOTH_LINEAR,
+    Declaration,
+    Solvers,
+)
 from odmlib.machines.declarations.kmomd import KMOMD
 from odmlib.machines.declarations.mcodm import MCODM
 from odmlib.machines.declarations.sodm import SODM
@@ -11,7 +17,13 @@ from odmlib.machines.declarations.ssodm import SSODM
 
 SVM = Declaration("svm", "C-SVM", ("C", "lambda"), linear=NONSMOOTH_LINEAR)
 ODML = Declaration("odml", "ODM^L", ("C", "lambda", "lambda1", "lambda2"), linear=NONSMOOTH_LINEAR)
-ODM = Declaration("odm", "ODM", ("C", "lambda", "nu", "theta"), leave_one_out=True)
+ODM = Declaration(
+    "odm",
+    "ODM",
+    ("C", "lambda", "nu", "theta"),
+    kernel=Solvers((*KERNEL.names, "dcd"), MACHINE_AND_KERNEL),
+    leave_one_out=True,
+)
 
 # the place of a machine is its number for -s, and stays so
 DECLARATIONS: dict[str, Declaration] = {

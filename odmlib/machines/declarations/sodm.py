@@ -5,13 +5,15 @@ from typing import Any
 
 from odmlib.errors import ParameterError
 from odmlib.machines.declarations.declaration import LINEAR, MACHINE_AND_KERNEL, Declaration, Solvers
-from odmlib.values import Choice, Option, Whole, with_flag
+from odmlib.values import Choice, Option, Whole, with_flag, wrong
 
 # solvers/distributed/partitions.py
 PARTITIONERS = ("stratified-class", "stratified", "class", "random", "cascade", "dip", "dc")
+BLOCK_PARTITIONERS = tuple(name for name in PARTITIONERS if name not in ("cascade", "dc"))
 APPROXIMATIONS = ("nystrom",)
 BLOCK_SOLVERS = ("lbfgs", "dsvrg", "cocoa")  # solvers/distributed/blocks.py
 MAX_LEVELS, MAX_PARTITIONS = 30, 2**30
+LEVELS = ("levels", "stop_level")
 PARTITIONING = ("partition", "partitions", "levels", "stop_level", "landmarks")  # options about it
 
 
@@ -30,10 +32,17 @@ def rules(options: Any) -> None:
     elif options.rank is not None:
         raise ParameterError("rank (--rank) needs approx (--approx) nystrom")
     if options.kernel == "linear":
-        refuse(options, "kernel linear", [name for name in PARTITIONING if name != "partitions"])
-        if options.partitions is not None and options.solver not in BLOCK_SOLVERS:
-            known = ", ".join(BLOCK_SOLVERS)
-            raise ParameterError(f"partitions (--partitions) with kernel linear is for the solvers {known}")
+        refuse(options, "kernel linear", LEVELS)
+        if options.solver not in BLOCK_SOLVERS:
+            refuse(options, "kernel linear", [name for name in PARTITIONING if name != "partitions"])
+            if options.partitions is not None:
+                known = ", ".join(BLOCK_SOLVERS)
+                raise ParameterError(
+                    f"partitions (--partitions) with kernel linear is for the solvers {known}"
+                )
+        elif options.partition not in BLOCK_PARTITIONERS:
+            expected = f"one of {', '.join(BLOCK_PARTITIONERS)} for blocks of a linear machine"
+            raise wrong("partition (--partition)", f"{expected}, found {options.partition}")
     if options.partition == "dc" and options.stop_level and options.kernel == "precomputed":
         raise ParameterError(
             "partition dc with stop_level (--stop-level) needs the rows themselves, found kernel precomputed"

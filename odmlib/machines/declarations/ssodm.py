@@ -81,6 +81,7 @@ SSODM = Declaration(
             "ssodm: most label assignments that join the relaxation, 0: no relaxation (default 10; 0 for "
             "linear data of more than a million values and for kernel rows that do not fit into the cache)"),
     },
+    kinds={"nu": Number(0, 1)},  # above 1, the best labels do not follow from sorting the scores
     rules=rules,
     semi_supervised=True,
 )  # fmt: skip

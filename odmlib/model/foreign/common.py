@@ -55,9 +55,12 @@ class ForeignReader(ModelReader):
     def take_labels(self, n_classes: int) -> Floats:
         def convert(text: str) -> Floats:
             words = text.split()
-            if len(words) != n_classes or len(set(words)) != n_classes or not all(map(_is_whole, words)):
+            if len(words) != n_classes or not all(map(_is_whole, words)):
                 raise ValueError
-            return np.array([int(word) for word in words], dtype=np.float64)
+            labels = [int(word) for word in words]
+            if len(set(labels)) != n_classes:
+                raise ValueError
+            return np.array(labels, dtype=np.float64)
 
         return self.take("label", convert, f"{n_classes} different whole numbers")
 

@@ -10,7 +10,7 @@ from odmlib.model.foreign.liblinear import LiblinearReader, liblinear_text
 from odmlib.model.foreign.libsvm import LibsvmReader, can_hold_probabilities, libsvm_text
 from odmlib.model.functions import LinearFunction, RoutedFunction
 from odmlib.model.model import Model
-from odmlib.model.text_format import FOREIGN_FORMS, ModelReader, form_of, read_text
+from odmlib.model.text_format import FOREIGN_FORMS, form_of, read_text, reader_of
 
 FORMS = FOREIGN_FORMS
 
@@ -29,12 +29,12 @@ def load_foreign_model(source: Source, features: int | None = None, max_unpacked
 def read_any_model(
     source: Source, features: int | None = None, max_unpacked: int | None = None
 ) -> tuple[Model, str]:
-    """A model and whose it was: odmlib, libsvm or liblinear, told apart by what the file holds."""
+    """A model and what it was: odmlib, binary, libsvm or liblinear, told apart by what the file holds."""
     text, name = read_text(source, max_unpacked)
-    form = form_of(text)
-    if form in FORMS:
-        return foreign_model(text, name, form, features), form
-    return ModelReader(text, name).model(), "odmlib"
+    form = str(form_of(text))
+    if isinstance(text, memoryview) or form not in FORMS:
+        return reader_of(text, name, max_unpacked).model(), form
+    return foreign_model(text, name, form, features), form
 
 
 def foreign_model(text: bytearray, name: str, form: str, features: int | None = None) -> Model:

@@ -12,7 +12,8 @@ lbfgs   one-shot start: every block is solved by itself, as if it stood for the 
         share of them), by a few sweeps of dual coordinate descent, and the solutions are averaged by share;
         then L-BFGS on P, a gradient per round. Deterministic, no step size to choose.
 dsvrg   stages of SVRG (svrg.py): a full gradient from all blocks, then stochastic steps on one block after
-        the other, a quarter of the rows per stage. A stage that does not lower P is taken back, and the step
+        the other, which pass the iterate on: a quarter of the rows per stage, drawn without replacement from
+        the block. A stage that does not lower P is taken back, and the step
         halved.
 cocoa   CoCoA+: blocks improve their own duals at the same time. So that the sum of their steps is safe, each
         one counts what it does to w `sigma` = number of blocks times. That is coordinate descent on rows
@@ -102,14 +103,15 @@ class Block:
     def svrg_steps(
         self, snapshot: Floats, w: Floats, mu: Floats, eta: float, steps: int, whole_rows: int, seed: int
     ) -> Floats:
-        """w after stochastic steps; mu is the full gradient of the losses at the snapshot."""
+        """w after stochastic steps, no two on the same row; mu is the full gradient of the losses at the
+        snapshot."""
         n = self.rows.n_rows
         costs = self.costs * (whole_rows / n)  # the block stands for all rows
         whole = LinearProblem(self.problem.rows, self.y, costs, self.loss)
         slopes = whole.slopes_and_curvatures(whole.margins(snapshot))[1]
         inner = InnerLoop(whole.rows, self.loss, self.y, costs, seed)
         moved = w.copy()
-        inner.begin_stage(moved, mu, slopes, eta)
+        inner.begin_stage(moved, mu, slopes, eta, np.random.default_rng(seed).permutation(n))
         step = max(1, int(SLICE / (1 + self.rows.n_nonzeros / max(1, n))))
         for done in range(0, steps, step):
             inner.advance(min(step, steps - done))
@@ -131,7 +133,7 @@ class Block:
 
     def largest_curvature(self) -> float:
         """The largest curvature of a row's loss in w."""
-        steepest = float(np.asarray(self.loss.evaluate("curvature", -1e300, 1.0)))
+        steepest = self.loss.largest_curvature()
         return float(np.max(steepest * self.costs * self.problem.rows.squared_norms(), initial=0.0))
 
 

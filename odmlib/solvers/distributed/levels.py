@@ -170,7 +170,7 @@ class _Levels:
         rounds solve those that have a part, then look at all rows, which lets in those that should have."""
         problem, control, tuning = self.problem, self.control, self.tuning
         kernel, m = problem.kernel, problem.kernel.n_rows
-        float64 = margins_need_float64(kernel, problem.costs)
+        float64 = margins_need_float64(kernel, problem.costs, problem.loss)
         if kernel.formula.name == "precomputed" or bytes_for_all(m, float64) <= self.resources.cache_bytes:
             return self._solve(problem, duals, control)
         iterations = 0
@@ -228,7 +228,8 @@ class _Levels:
         problem, control, tuning = self.problem, self.control, self.tuning
         began = control.seconds()
         shares = self._shares(partition)
-        float64 = margins_need_float64(problem.kernel, problem.costs / shares[shares > 0].min())
+        largest = problem.costs / shares[shares > 0].min()
+        float64 = margins_need_float64(problem.kernel, largest, problem.loss)
 
         def need(part: _Part) -> int:
             return bytes_for_all(len(part.rows), float64 or len(part.rows) <= EXACT_ROWS)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from odmlib._core.arrays import Floats
-from odmlib.kernels.expansion import training_scores
+from odmlib.kernels.expansion import symmetric_terms, training_scores
 from odmlib.kernels.kernel import Kernel
 from odmlib.solvers.control import Control
 from odmlib.solvers.kernel.precision import EXACT_ROWS, UNIT64, score_errors
@@ -46,9 +46,14 @@ def exact_scores(
     found = training_scores(kernel, coefficients, np.flatnonzero(counts), threads, control.out_of_time)
     if found is None:
         return None
-    values = scores.copy()
+    values, errors = scores.copy(), rough.errors
     values[counts] = found
-    return Scores(values, np.where(counts, score_errors(kernel, coefficients, True), rough.errors))
+    errors[counts] = score_errors(kernel, coefficients, True)[counts]
+    n = np.count_nonzero(coefficients)
+    if kernel.formula.name != "precomputed":
+        among = score_errors(kernel, coefficients, True, UNIT64 * (symmetric_terms(n) + 2))
+        errors[duals != 0] = among[duals != 0]
+    return Scores(values, errors)
 
 
 def fresh_scores(kernel: Kernel, coefficients: Floats, control: Control, threads: int) -> Scores | None:

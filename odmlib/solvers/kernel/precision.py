@@ -13,7 +13,7 @@ import numpy as np
 from odmlib._core.arrays import Floats
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
-from odmlib.losses.loss import MarginLoss, MeanVarianceLoss
+from odmlib.losses.loss import BandLoss, MarginLoss, MeanVarianceLoss
 from odmlib.solvers.control import Resources
 
 UNIT32, UNIT64 = 2.0**-24, 2.0**-53
@@ -28,9 +28,13 @@ def rounding_part(kernel: Kernel, costs: Floats, loss: MarginLoss | None = None)
     """What float32 rows add to K, by its norm, as a part of what the loss adds to the diagonal.
 
     Rounding adds a matrix of norm about 2^-24 sqrt(rows) times the largest entry. A loss adds 1 / (2 cost), the
-    cost times that of its steepest part; the losses of ODM have a factor of 1.
+    cost times that of its steepest part.
     """
-    steepest = max(loss.variance, loss.hinge) if isinstance(loss, MeanVarianceLoss) else 1.0
+    steepest = 1.0
+    if isinstance(loss, MeanVarianceLoss):
+        steepest = max(loss.variance, loss.hinge)
+    elif isinstance(loss, BandLoss):
+        steepest = max(1.0, loss.nu)
     return 2 * float((steepest * costs).max(initial=0.0)) * _rounding_norm(kernel)
 
 

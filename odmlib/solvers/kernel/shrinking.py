@@ -183,11 +183,6 @@ class ShrinkingProblem:
             self.close()
             self._all_rows_at(duals, scores)
 
-    @property
-    def claimed(self) -> float:
-        """What a gap is multiplied with before it may end the run: that of float64 scores may be larger."""
-        return 1.0 if self.float64 else self.tuning.float32_claim
-
     def certify(self, status: str, control: Control) -> bool:
         """Compute the scores anew in float64, if there is time; whether that was done."""
         state, threads = self.now.state, self.resources.threads

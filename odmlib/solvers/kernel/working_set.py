@@ -22,6 +22,7 @@ from odmlib.solvers.control import (
     SolverResult,
     StallDetector,
     WarmStart,
+    relative_gap,
 )
 from odmlib.solvers.kernel._working_set import WorkingSet
 from odmlib.solvers.kernel.block_steps import TUNING, WorkingSetTuning
@@ -30,6 +31,9 @@ from odmlib.solvers.margin_mean import MovingMean
 from odmlib.solvers.problem import KernelProblem
 
 __all__ = ["TUNING", "WorkingSetTuning", "solve_working_set"]
+
+
+MOST_LOOKS = 3  # at the exact scores, before rows of float32 are given up
 
 
 class _BestPoint:
@@ -79,7 +83,8 @@ def solve_working_set(
         status = run.start(start.duals, start.scores, control)
     own_limit = max(10_000, 100 * m)
     best, stall = _BestPoint(tuning.duality_slack, m), StallDetector(tuning.stall_iterations)
-    iteration, rounding = 0, 0.0  # by which the last certificate was wider than the gap
+    iteration = looks = 0
+    unseen = 0.0  # by which the last certificate was wider than the gap that the run had seen
 
     def measure() -> tuple[float, float, float]:
         """(primal, gap, gap for the mean as it is)"""
@@ -100,29 +105,36 @@ def solve_working_set(
             run.return_to(best.duals, best.scores)
             status, gap, primal = STALLED, best.gap, best.primal
             break
-        claimed = gap * run.claimed + rounding if whole else math.inf
-        status = control.step(iteration, primal, claimed, own_limit) or status
+        status = control.step(iteration, primal, gap + unseen if whole else math.inf, own_limit) or status
         if status is None and stall.stalled(iteration, dual, gap):
             status = STALLED
-        target = control.target(primal) / run.claimed
+        target = control.target(primal)
         if whole and status is not None:
+            seen = gap
+            if relative_gap(best.primal, best.gap) < relative_gap(primal, gap):
+                run.return_to(best.duals, best.scores)
+                seen = best.gap
             exact = run.certify(status, control)
             primal, gap, _ = measure()
             raised, lowered = run.rounding()
-            rounding = raised + lowered
-            if gap + rounding <= control.target(primal):
+            primal, gap = primal + raised, gap + raised + lowered
+            if gap <= control.target(primal):
                 status = CONVERGED if status in (CONVERGED, MAX_ITER, STALLED) else status
             elif exact and status in (CONVERGED, STALLED):
                 del state
-                if run.use_float64():
-                    stall.restart(iteration)
-                    status, rounding = None, 0.0
-                    continue
-                if status == CONVERGED and rounding < 0.5 * target:
+                unseen = gap - seen
+                looks += 1
+                if status == CONVERGED and unseen < 0.5 * target and looks <= MOST_LOOKS:
                     status = None
+                elif run.use_float64():
+                    stall.restart(iteration)
+                    best = _BestPoint(tuning.duality_slack, m)
+                    if margin_mean is not None:
+                        margin_mean.restart()
+                    status, unseen, looks = None, 0.0, 0
+                if status is None:
                     continue
                 status = STALLED
-            primal, gap = primal + raised, gap + rounding
             break
         if status is not None or (not whole and gap <= tuning.shrunk_tolerance * target):
             del state  # its cache must be gone before the next one fills

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from odmlib._core.arrays import Floats, Places
+from odmlib.errors import ParameterError
 from odmlib.kernels.kernel import Kernel
 from odmlib.solvers.control import (
     CONVERGED,
+    MAX_ITER,
     STALLED,
     STOPPED,
     TIME_LIMIT,
@@ -180,6 +182,11 @@ class _PairSteps(BlockMethod):
             scores = Scores(self.state.scores.copy(), errors)
         point = problem.point(gamma, scores.values)
         gap, error = point.gap, (1 - problem.lam) * float(scores.errors.max(initial=0.0))
+        if not 8 * error < point.objective and status in (CONVERGED, STALLED, MAX_ITER):
+            raise ParameterError(
+                f"the objective of KM-OMD, {point.objective:.3g}, is lost in rounding of kernel values as large "
+                f"as {problem.data.bound():.3g}; scale the data or the kernel"
+            )
         point.objective, point.bound = point.objective + 2 * error, point.bound - 6 * error
         return point.gap - gap, point
 

@@ -19,17 +19,23 @@ cdef class InnerLoop:
     cdef double[::1] v
     cdef double scale, shift, eta
     cdef uint64_t generator
+    cdef const index_t[::1] order       # of the rows to take, none twice; None: rows are drawn at random
+    cdef index_t taken
 
     def __init__(self, Rows rows, MarginLoss loss, const double[::1] y, const double[::1] costs, uint64_t seed):
         self.rows, self.loss, self.y, self.costs, self.generator = rows, loss, y, costs, seed
 
-    def begin_stage(self, double[::1] w, const double[::1] mu, const double[::1] old_slopes, double eta):
+    def begin_stage(self, double[::1] w, const double[::1] mu, const double[::1] old_slopes, double eta,
+                    const index_t[::1] order=None):
         """`w` becomes the working vector; `mu` and `old_slopes` belong to the snapshot."""
+        self.order, self.taken = order, 0
         self.v, self.mu, self.old_slopes, self.eta = w, mu, old_slopes, eta
         self.scale, self.shift = 1.0, 0.0
 
     def advance(self, index_t n_steps):
         cdef index_t k
+        if self.order is not None and n_steps > self.order.shape[0] - self.taken:
+            raise ValueError("more steps than rows")
         with nogil:
             for k in range(n_steps):
                 self.step()
@@ -46,7 +52,12 @@ cdef class InnerLoop:
         self.scale, self.shift = 1.0, 0.0
 
     cdef void step(self) noexcept nogil:
-        cdef index_t i = below(&self.generator, self.rows.n_rows)
+        cdef index_t i
+        if self.order is None:
+            i = below(&self.generator, self.rows.n_rows)
+        else:
+            i = self.order[self.taken]
+            self.taken += 1
         cdef double score = (self.scale * self.rows.dot(i, data_of(self.v))
                              + self.shift * self.rows.dot(i, data_of(self.mu)))
         cdef double change = self.loss.slope(self.y[i] * score, self.costs[i]) - self.old_slopes[i]

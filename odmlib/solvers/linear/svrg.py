@@ -47,8 +47,7 @@ def solve_svrg(
     m = rows.n_rows
     known = None if start is None else start.weights
     snapshot = np.zeros(rows.n_columns) if known is None else known.copy()
-    # the steepest curvature of a row's loss is below its band
-    steepest = np.array([problem.loss.evaluate("curvature", -1e300, 1.0)]) * costs
+    steepest = problem.loss.largest_curvature() * costs
     first_eta = eta = 1.0 / (1.0 + m * float(np.max(steepest * rows.squared_norms(), initial=0.0)))
     loop = InnerLoop(rows, problem.loss, problem.y, costs, resources.seed)
     slice_rows = max(1, int(tuning.slice_nonzeros / (1 + rows.n_nonzeros / max(1, m))))

@@ -98,7 +98,8 @@ class _Run:
         kernel, m = problem.data, problem.data.n_rows
         self.problem, self.kernel, self.control, self.tuning = problem, kernel, control, tuning
         self.seed = resources.seed
-        float64 = float64 or margins_need_float64(kernel, problem.costs, tol=control.tol)
+        steepest = problem.costs * max(1.0, problem.nu)
+        float64 = float64 or margins_need_float64(kernel, steepest, tol=control.tol)
         self.cache = cache_for(kernel, resources, float64)
         block = max(tuning.usual_block, min(tuning.most_block, tuning.most_local_values // problem.n_classes))
         block = max(tuning.least_block, min(m, block, tuning.most_block_values // max(1, m)))

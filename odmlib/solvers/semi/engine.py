@@ -133,7 +133,7 @@ class KernelEngine(_Engine):
         shrinking: bool = True,
         wide: bool | None = None,
     ):
-        wide = margins_need_float64(kernel, problem.costs) if wide is None else wide
+        wide = margins_need_float64(kernel, problem.costs, problem.loss) if wide is None else wide
         cache = cache_for(kernel, resources, wide)
         super().__init__(problem, dataclasses.replace(resources, cache=cache), shrinking)
         self.kernel, self.cache = kernel, cache

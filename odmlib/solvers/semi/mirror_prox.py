@@ -56,7 +56,7 @@ def mirror_prox(
     most_down = np.sqrt(nu) * most
     rng = np.random.default_rng(engine.resources.seed)
     largest = _largest_eigenvalue(engine, rng, tuning.power_steps)
-    steepest = largest + float(curvature_down.max(initial=0.0))
+    steepest = largest + float(np.maximum(curvature_up, curvature_down).max(initial=0.0))
     step_duals = 0.7 / steepest if steepest > 0 else 1.0
     scale = max(1.0, float(weights.sum()))  # UB at a = 0
     step_shares = 0.15 / (n_members * scale) if stochastic else 0.3 / scale

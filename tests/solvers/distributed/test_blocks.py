@@ -124,8 +124,34 @@ def test_as_a_machine(solver):
     assert three.scheme == "ovr" and three.report["status"] == "converged"
 
 
+@pytest.mark.parametrize("wishes", [
+    {"partition": "stratified"}, {"landmarks": 6}, {"partition": "random"}, {"partition": "dip"},
+])  # fmt: skip
+def test_strata_for_blocks(wishes):
+    """The paper's Algorithm 2 deals the rows of each stratum out to the blocks; the machine is the same."""
+    X, y = random_problem(n=200, d=5, seed=2)
+    given = {
+        "machine": "sodm",
+        "kernel": "linear",
+        "solver": "dsvrg",
+        "C": 0.02,
+        "partitions": 4,
+        "tol": 1e-5,
+    }
+    plain, model = odmlib.train(X, y, **given), odmlib.train(X, y, **given, **wishes)
+    assert model.report["primal"] == pytest.approx(plain.report["primal"], rel=2e-5)
+    assert model.training_margins.tolist() != plain.training_margins.tolist()  # other blocks
+    three = odmlib.train(X, np.digitize(X[:, 0], [-0.5, 0.5]), **given, **wishes)
+    assert three.report["status"] == "converged"
+
+
 def test_wishes_that_make_no_sense():
     for wishes, message in (
+        ({"landmarks": 3}, "landmarks .* has no meaning with kernel linear"),
+        (
+            {"solver": "dsvrg", "partition": "dc"},
+            "partition .* must be one of .* for blocks of a linear machine",
+        ),
         ({"levels": 2}, "levels .* has no meaning with kernel linear"),
         ({"partitions": 2}, "partitions .* is for the solvers lbfgs, dsvrg, cocoa"),
         ({"solver": "ksvrg"}, "solver .* must be one of auto"),

@@ -361,7 +361,9 @@ def test_float64_rows_where_float32_would_show():
     assert not solve(K, y, 0.5, tol=1e-3).details["float64"]
     assert solve(K, y, 0.5, tol=1e-9).details["float64"]
     assert solve(K, y, 1e-6, tol=1e-3).details["float64"]
-    assert solve(K[:60, :60], y[:60], 0.5, tol=1e-3).details["float64"]  # few rows are exact for the same time
+    assert solve(K[:60, :60], y[:60], 0.5, tol=1e-3).details[
+        "float64"
+    ]  # few rows are exact for the same time
 
 
 def test_limits_and_callback():
@@ -371,10 +373,10 @@ def test_limits_and_callback():
     rng = np.random.default_rng(21)
     X = rng.standard_normal((6000, 20))
     kernel = Kernel(KernelFormula("rbf", gamma=1.0), Dataset.from_any(X))
-    started = time.perf_counter()
+    started = time.process_time()
     point = solve(kernel, np.sign(rng.standard_normal(6000)), 0.9, control=Control(tol=1e-9, time_limit=0.2))
     assert point.status == "time_limit"
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert point.gamma.sum() == pytest.approx(2)
 
 

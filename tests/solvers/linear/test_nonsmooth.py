@@ -170,12 +170,12 @@ def test_the_clock_is_looked_at():
     y = np.where(X[:, 0] + rng.standard_normal(20_000) > 0, 1.0, -1.0)
     rows = Rows(Dataset.from_any(X), 1.0)
     for solver in SOLVERS:
-        started = time.perf_counter()
+        started = time.process_time()
         result = solve_hinged(
             rows, y, np.full(20_000, 100.0), HingeLoss(), Control(1e-14, time_limit=0.2), solver=solver
         )
         assert result.status in ("time_limit", "stalled")
-        assert time.perf_counter() - started < 3
+        assert time.process_time() - started < 3
 
 
 def test_same_bytes_for_every_thread_count():

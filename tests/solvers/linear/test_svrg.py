@@ -86,3 +86,27 @@ def test_rows_without_loss_need_no_step():
     inner.advance(5)
     inner.end_stage()
     np.testing.assert_array_equal(w, [0.0, 0.0])
+
+
+def test_steps_in_a_given_order():
+    """Without replacement: each row at most once."""
+    X, y = random_problem(n=12, d=4, seed=50)
+    case = Case(X, y, C=0.01, bias=0.0)
+    reference = case.reference
+    snapshot = np.linspace(-1, 1, reference.X.shape[1])
+    slopes = -reference.duals(snapshot)
+    mu = reference.X.T @ (y * slopes)
+    order = np.random.default_rng(1).permutation(12)
+
+    lazy, plain = snapshot.copy(), snapshot.copy()
+    inner = InnerLoop(case.rows, case.loss, case.y, case.costs, 9)
+    inner.begin_stage(lazy, mu, slopes, 0.05, order)
+    inner.advance(5)
+    inner.advance(7)
+    with pytest.raises(ValueError, match="more steps than rows"):
+        inner.advance(1)
+    inner.end_stage()
+    for i in order:
+        change = -reference.duals(plain)[i] - slopes[i]
+        plain = plain - 0.05 * (plain + mu + 12 * change * y[i] * reference.X[i])
+    np.testing.assert_allclose(lazy, plain, rtol=1e-9, atol=1e-12)

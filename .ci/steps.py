@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""What continuous integration runs, and with the word "release" all that must pass before a release.
+
+Every step is a make target (exit code 77: not possible here). The page at the end has one line per step.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# where versions of Python and of other packages make a difference
+SOME = "TESTS=tests/test_package.py tests/data tests/model tests/core tests/sklearn tests/cli/test_train.py"
+# tests that root cannot run
+RIGHTS = "TESTS=tests/data/test_files.py tests/cli/test_bad_input.py tests/cli/test_scale.py"
+
+# a Python that every user can start, where root's own lies in root's home
+SYSTEM = "/usr/bin/python3"
+USER = ["test-user"]
+if str(Path(sys.executable).resolve()).startswith("/root/") and os.path.exists(SYSTEM):
+    USER += ["VENV=.venv-user", f"PYTHON={SYSTEM}"]
+
+CI = [
+    ["test"],
+    ["lint"],
+    ["docs"],
+    ["test-checked"],
+    [*USER, RIGHTS],
+    ["test-wheel", SOME],
+    ["test-minimum", SOME],
+    ["test-python", "VERSION=3.12", SOME],
+    ["test-python", "VERSION=3.13", SOME],
+]
+RELEASE = [
+    ["test"],
+    ["lint"],
+    ["docs"],
+    ["test-optimised"],
+    ["test-debug"],
+    USER,
+    ["dist"],
+    ["test-minimum"],
+    ["test-python", "VERSION=3.12"],
+    ["test-python", "VERSION=3.13"],
+    ["test-slow"],
+]
+
+
+def short(words: list[str]) -> str:
+    """A step in one line."""
+    return " ".join(word.removeprefix("VERSION=") for word in words if not re.match("TESTS|VENV|PYTHON", word))
+
+
+def run(words: list[str]) -> tuple[str, float, str]:
+    """(result, seconds, last line of pytest); the output goes to the terminal as it comes."""
+    began = time.monotonic()
+    process = subprocess.Popen(
+        ["make", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    said = ""
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        if re.match(r"=* ?\d+ (passed|failed|skipped|error)|not tested: ", line):
+            said = line.strip("= \n")
+    process.wait()
+    # make hides the exit code 77 of a step
+    result = (
+        "passed" if process.returncode == 0 else "not here" if said.startswith("not tested") else "FAILED"
+    )
+    print(f"make {short(words)}: {result}", flush=True)
+    return result, time.monotonic() - began, said
+
+
+def main() -> int:
+    steps = RELEASE if sys.argv[1:] == ["release"] else CI
+    results = [run(words) for words in steps]
+    print(f"\nodmlib on {os.uname().sysname} {os.uname().machine}, Python {sys.version.split()[0]}\n")
+    for words, (result, seconds, said) in zip(steps, results, strict=True):
+        print(f"make {short(words):20} {result:9} {seconds:6.0f} s   {said}")
+    print(f"{'together':25} {'':9} {sum(seconds for _, seconds, _ in results):6.0f} s")
+    return int(any(result == "FAILED" for result, *_ in results))
+
+
+if __name__ == "__main__":
+    os.environ.pop("MAKEFLAGS", None)  # options of an outer make are not for the steps
+    sys.exit(main())

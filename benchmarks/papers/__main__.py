@@ -1,0 +1,66 @@
+"""The tables and figures of the five papers.
+
+    python -m benchmarks.papers                        list them
+    python -m benchmarks.papers odm.table3             run one
+    python -m benchmarks.papers odm.table3 --quick     ... a sample: few repeats, a coarse grid
+    python -m benchmarks.papers --all                  everything that the data at hand allow (days)
+
+Results go to the folder --out (default: papers): NAME.csv with all numbers, NAME.md with the page,
+NAME.svg with the pictures. A run that was ended with Ctrl-C goes on where it stopped. Data sets: python
+-m benchmarks.data
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+
+def main(argv: list[str] | None = None) -> int:
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # before numpy is imported
+    from benchmarks import data
+    from benchmarks._common import interruptible
+    from benchmarks.papers._study import page, run_study, say
+    from benchmarks.papers.studies import STUDIES
+
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.papers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--quick", action="store_true", help="few repeats and a coarse grid")
+    parser.add_argument("--all", action="store_true", help="all studies")
+    parser.add_argument("--out", type=Path, default=Path("papers"), help="folder of the results")
+    arguments = parser.parse_args(argv)
+    unknown = [name for name in arguments.names if name not in STUDIES]
+    if unknown:
+        parser.error(f"no study '{unknown[0]}'; there are {', '.join(STUDIES)}")
+    names = list(STUDIES) if arguments.all else arguments.names
+    if not names:
+        print(f"{'name':<14} {'hours':>6} {'sets':>7}  what it is")
+        for name, study in STUDIES.items():
+            here = sum(data.is_here(one) for one in study.sets)
+            print(f"{name:<14} {study.hours:>6g} {here:>3}/{len(study.sets):<3}  {study.title}")
+        print("hours: estimated, for the sets that are here, on two quiet cores; --quick takes minutes")
+        return 0
+
+    def run() -> int:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            study = STUDIES[name]
+            results = run_study(study, arguments.out, arguments.quick, say)
+            text = page(study, results, arguments.quick, arguments.out)
+            target = arguments.out / f"{name}{'.quick' if arguments.quick else ''}.md"
+            target.write_text(text)
+            print(text)
+        return 0
+
+    return interruptible(run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""The studies of the papers: how results are kept, compared and shown; one cell of each kind is run."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from benchmarks import data
+from benchmarks.papers import _study
+from benchmarks.papers.__main__ import main
+from benchmarks.papers.studies import STUDIES
+
+
+def numbers(name, repeat, method, quick):
+    return {"accuracy": {"A": 0.7, "B": 0.8, "C": 0.7}[method] + 0.01 * np.sin(repeat + len(method))}
+
+
+TABLE = _study.Study("some.table1", "a table", ("iris", "nowhere"), ("A", "B", "C"), numbers, 6, 3, 1.0,
+                     against="A", paper={"iris": {"B": 0.9}})  # fmt: skip
+
+
+@pytest.fixture
+def here(monkeypatch):
+    monkeypatch.setattr(data, "is_here", lambda name: name != "nowhere")
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path, here):
+    calls = []
+
+    def run(*cell):
+        calls.append(cell)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return numbers(*cell)
+
+    study, said = dataclasses.replace(TABLE, run=run), []
+    with pytest.raises(KeyboardInterrupt):
+        _study.run_study(study, tmp_path, False, said.append)
+    with (tmp_path / "some.table1.csv").open("a") as out:
+        out.write("iris,1,B,accu")  # killed while writing
+    results = _study.run_study(study, tmp_path, False, said.append)
+    assert len(calls) == 19 and len(results) == 18  # only the cell that did not end is run twice
+    assert calls[4] == calls[5]
+    assert any(line.startswith("nowhere: left out") for line in said)
+    assert results == _study.run_study(study, tmp_path, False, said.append)
+    assert len(calls) == 19
+    quick = _study.run_study(study, tmp_path, True, said.append)
+    assert len(quick) == 9  # in a file of its own
+
+
+def test_t_tests_and_counts(tmp_path, here):
+    results = _study.run_study(TABLE, tmp_path, False, lambda line: None)
+    text = _study.page(TABLE, results, False, tmp_path)
+    line = next(line for line in text.splitlines() if line.startswith("| iris"))
+    assert " • [0.9]" in line and line.count("•") == 1 and "∘" not in line
+    assert "| win/tie/loss against A |  | 1/0/0 | 0/1/0 |" in text
+    assert "Not run: nowhere." in text
+    worse = dataclasses.replace(TABLE, smaller_is_better=True)
+    assert "0/0/1" in _study.page(worse, results, False, tmp_path)
+
+
+def test_paired_t_test():
+    from scipy.stats import ttest_1samp
+
+    random = np.random.default_rng(0)
+    seen = set()
+    for shift in (0.0, 0.3, -0.3, 1.0):
+        ours, theirs = random.normal(shift, 1, 20), random.normal(0, 1, 20)
+        found = _study.compared(dict(enumerate(ours)), dict(enumerate(theirs)))
+        pvalue = ttest_1samp(ours - theirs, 0).pvalue
+        assert found == (np.sign((ours - theirs).mean()) if pvalue < 0.05 else 0)
+        seen.add(found)
+    assert len(seen) > 1
+    assert _study.compared({0: 1.0, 1: 1.0}, {0: 1.0, 1: 1.0}) == 0
+    three = {0: 2.0, 1: 3.0, 2: 5.0}
+    assert _study.compared(three, {0: 1.0, 1: 2.0, 2: 4.0}) == 1  # the same difference each time
+    assert _study.compared(three, {0: 1.0, 1: 2.0}) == 0
+
+
+def test_a_figure_has_a_picture(tmp_path, here):
+    def curve(name, repeat, method, quick):
+        return {str(x): float(x + repeat) for x in (1, 2, 3)}
+
+    study = _study.Study("some.figure1", "a figure", ("iris",), ("A", "B"), curve, 2, 1, 1.0, axes=("x", "y"))
+    results = _study.run_study(study, tmp_path, False, lambda line: None)
+    text = _study.page(study, results, False, tmp_path)
+    assert "| 2 | 2.5 | 2.5 |" in text
+    assert (tmp_path / "some.figure1.svg").read_text().startswith("<?xml")
+    assert "![a figure](some.figure1.svg)" in text
+
+
+def test_list_and_mistakes(capsys, tmp_path):
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in STUDIES)
+    with pytest.raises(SystemExit):
+        main(["odm.table9"])
+    assert "no study 'odm.table9'" in capsys.readouterr().err
+
+
+def test_studies_are_sound():
+    for name, study in STUDIES.items():
+        assert study.name == name and study.hours > 0
+        assert study.against is None or study.against in study.methods
+        assert set(study.paper) <= set(study.sets)
+        assert set(study.quick_sets or ()) <= set(study.sets)
+        assert len(list(study.cells(True))) <= len(list(study.cells(False)))
+
+
+def test_grids_of_the_odm_paper():
+    from benchmarks.papers.odm import points
+
+    assert [len(points(method, False)) for method in ("SVM", "ODM^L", "ODM")] == [3, 147, 726]
+    point = next(p for p in points("ODM", False) if p["theta"] == 0.5 and p["nu"] == 1024)
+    assert point["lambda_"] / 0.5**2 == 1.0  # C1 = 2^0, C2 = 2^10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in STUDIES if name != "mcodm.figure1"])
+def test_one_cell_of_each_study(name):
+    """On the smallest set that is here."""
+    study = STUDIES[name]
+    if "mcSVM" in study.methods:
+        pytest.importorskip("liblinear.liblinearutil")
+    sets = [one for one in study.quick_sets or study.sets if data.is_here(one)]
+    if not sets:
+        pytest.skip("the data sets are not here")
+    smallest = min(sets, key=lambda one: data.load(one)[0].shape[0])
+    found = study.run(smallest, 0, study.methods[-1], True)
+    assert found and all(np.isfinite(value) for value in found.values())
+    assert study.axes is not None or study.measure in found
