@@ -201,7 +201,7 @@ def report(
     to_stderr: bool,
 ) -> None:
     """Precision, recall, F1 and AUC of every class, as a table and as JSON."""
-    from odmlib.cli.reports import open_wanted, write_report
+    from odmlib.data.files import open_output
     from odmlib.model.metrics import class_scores, classification_report
 
     if labels is None or (model.labels.dtype.kind not in "fiub" and labels.dtype.kind == "f"):
@@ -209,8 +209,11 @@ def report(
     if scores is not None and arguments.b != "1":
         scores = class_scores(model.scheme, scores.reshape(len(places), -1), model.n_classes)
     found = classification_report(model.labels, labels, places, scores)
-    with open_wanted(arguments.json) as stream:
-        write_report(stream, found)
+    if arguments.json is not None:
+        import json
+
+        with open_output(arguments.json, text=True) as stream:
+            print(json.dumps(found, indent=2), file=stream)
     if arguments.report:
         for line in report_lines(found):
             print(line, file=sys.stderr if to_stderr else sys.stdout)
