@@ -13,8 +13,8 @@ WORKERS ?= 2
 TESTS ?=
 PYTEST = $(VENV)/bin/pytest -n $(WORKERS) $(TESTS)
 
-.PHONY: demo test test-slow test-optimised test-debug test-checked test-user test-minimum test-python test-asan test-tsan fuzz lint docs bench \
-	wheel dist ci release-check clean
+.PHONY: demo test test-slow test-optimised test-debug test-checked test-user test-wheel test-minimum test-python test-asan test-tsan \
+	fuzz lint docs bench wheel dist ci release-check clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python docs/demo.py

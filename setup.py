@@ -1,7 +1,7 @@
 """Build of the compiled parts. Metadata lives in pyproject.toml.
 
 ODMLIB_DEBUG=1     compile with Cython's bounds and initialisation checks
-ODMLIB_SANITIZE=1  compile with AddressSanitizer and UndefinedBehaviorSanitizer; `make test-asan` runs the suite so
+ODMLIB_SANITIZE=1  compile with AddressSanitizer and UndefinedBehaviorSanitizer (`make test-asan`)
 ODMLIB_NATIVE=1    compile for this machine's processor only (never the default: wheels must run anywhere)
 On Windows GCC (mingw-w64) is the compiler: the loops are written with vector types, which MSVC does not have.
 """
@@ -60,7 +60,7 @@ LOOPS = ["-O1" if DEBUG else "-O3", "-std=c++17", "-fno-gcse", "-Wno-ignored-opt
 
 def code_of(path):
     """What Cython wrote, without the comment at its head, which lists folders in any order."""
-    return path.read_bytes().partition(b"END: Cython Metadata")[2]
+    return path.read_bytes().rpartition(b"END: Cython Metadata")[2]
 
 
 class BuildExtensions(build_ext):

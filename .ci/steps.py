@@ -52,7 +52,8 @@ RELEASE = [
 
 def short(words: list[str]) -> str:
     """A step in one line."""
-    return " ".join(word.removeprefix("VERSION=") for word in words if not re.match("TESTS|VENV|PYTHON", word))
+    shown = [word for word in words if not re.match("TESTS|VENV|PYTHON", word)]
+    return " ".join(shown).replace("VERSION=", "")
 
 
 def run(words: list[str]) -> tuple[str, float, str]:

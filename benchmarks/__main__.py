@@ -29,6 +29,7 @@ MINUTES = {
     "kernels": (7, 0.5),
     "limits": (5, 0.5),
     "prediction": (1.5, 0.5),
+    "latency": (0.5, 0.1),
     "end_to_end": (2.5, 0.3),
     "scaling": (1.5, 0.3),
     "gil": (0.5, 0.2),
@@ -37,8 +38,8 @@ MINUTES = {
 }
 # of accuracy more than of speed, long, each with options of its own: python -m benchmarks.NAME
 STUDIES = (
-    "calibration", "data", "defaults", "golden", "grid", "instructions", "kmomd", "mcodm", "multiclass", "sodm",
-    "ssodm", "svm", "tuning", "versions",
+    "calibration", "compress", "conformal", "data", "defaults", "golden", "grid", "instructions", "kmomd",
+    "mcodm", "multiclass", "novelty", "regression", "sodm", "ssodm", "svm", "tuning", "versions",
 )  # fmt: skip
 PEERS = ("scikit-learn", "scikit-learn-intelex", "liblinear-official", "libsvm-official")
 PACKAGES = ("numpy", "scipy", *PEERS)

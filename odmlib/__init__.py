@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from odmlib.model.foreign.files import load_foreign_model, save_foreign_model
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
+    from odmlib.selection.compressing import compress
     from odmlib.selection.cross_validation import CrossValidation
     from odmlib.selection.grid import GridPoint, GridResult, grid_search
     from odmlib.selection.leave_one_out import LeaveOneOut
@@ -56,6 +57,7 @@ _HOMES = {
     "DataCheck": "odmlib.data.checking",
     "write_data": "odmlib.data.writing",
     "train": "odmlib.selection.training",
+    "compress": "odmlib.selection.compressing",
     "Model": "odmlib.model.model",
     "load_model": "odmlib.model.text_format",
     "save_c_code": "odmlib.model.export.c_code",
@@ -97,6 +99,7 @@ __all__ = [
     "RangeFormatError",
     "__version__",
     "check_data",
+    "compress",
     "cross_validate",
     "grid_search",
     "leave_one_out",

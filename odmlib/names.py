@@ -17,7 +17,13 @@ KERNEL_NUMBERS: dict[str, tuple[str, ...]] = dict.fromkeys(KERNELS, ())  # in ea
 KERNEL_NUMBERS |= {"poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), "sigmoid": ("gamma", "coef0")}
 QUANTILES = ("0.05", "0.25", "0.5", "0.75", "0.95")  # of the margins, in reports and model files
 SUBSET_METHODS = ("stratified", "random")  # of odm-subset
-SCHEMES = ("binary", "ovo", "ovr", "joint")  # what the outputs of a model mean: model/schemes.py
+SCHEMES = (
+    "binary",
+    "ovo",
+    "ovr",
+    "joint",
+    "regression",
+)  # what the outputs of a model mean: model/schemes.py
 ARROW_ENDS = (".parquet", ".arrow", ".feather")  # of tables that pyarrow reads
 TABLE_ENDS = (".csv", ".tsv", *(f".{kind}.{end}" for kind in ("csv", "tsv") for end in ("gz", "bz2", "xz")))
 

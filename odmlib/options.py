@@ -39,6 +39,7 @@ __all__ = ["KERNELS", "KMOMD_LAMBDA", "MACHINES", "TrainOptions", "flag_of", "op
 
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
+DEFAULTS = {"nu": 0.5, "theta": 0.2}  # of options that some machines have another one for
 GAMMA_WORDS = ("scale", "auto", "mean")
 ANY, FROM_0, ABOVE_0 = Number(), Number(0), Number(0, open_low=True)
 
@@ -93,10 +94,12 @@ class TrainOptions:
     lambda2: float | None = _option(None, "--lambda2 L", FROM_0,
         "odml: total weight of the margins' mean (default: lambda); ssodm: of the unlabeled rows (default: "
         "lambda1/10, lambda1 if balance gives fractions)")
-    nu: float = _option(0.5, "-n --nu NU", FROM_0,
-        "nu: weight of deviations above the band relative to below, at least 0")
-    theta: float = _option(0.2, "-p --theta T", Number(0, 1, open_high=True),
-        "theta: half-width of the loss-free band, 0 <= theta < 1")
+    nu: float = _option(None, "-n --nu NU", FROM_0,
+        "nu: weight of deviations above the band relative to below, at least 0 (default 0.5; odmr: 1); "
+        "odmo: part of new rows like the training rows that may be called novel (default 0.1)")
+    theta: float = _option(None, "-p --theta T", Number(0, 1, open_high=True),
+        "theta: half-width of the loss-free band, 0 <= theta < 1 (default 0.2; odmo: 0); odmr: epsilon")
+    epsilon: float = _declared("epsilon")
     threshold: str = _declared("threshold")
     decision_scale: str = _declared("decision_scale")
     bias: float | None = _option(None, "-B --bias B", ANY,
@@ -112,6 +115,8 @@ class TrainOptions:
         "else ovo)")
     probability: bool = _option(False, "-b --probability 0|1", Switch(),
         "calibrated probabilities for predict_proba and odm-predict -b 1, 0 or 1")
+    coverage: bool = _option(False, "--coverage 0|1", Switch(),
+        "numbers for label sets with predict_set and odm-predict --coverage, 0 or 1")
     relaxation: str = _declared("relaxation")
     unlabeled: Any = _declared("unlabeled")
     balance: str | float | Mapping = _declared("balance")
@@ -130,6 +135,8 @@ class TrainOptions:
     seed: int = _option(0, "--seed N", Whole(0, 2**63 - 1), "seed of everything random")
     max_iter: int | None = _option(None, "--max-iter N", Whole(1, 2**62), "stop after this many iterations")
     time_limit: float | None = _option(None, "--time-limit S", ABOVE_0, "stop after this many seconds")
+    max_vectors: int | None = _option(None, "--max-vectors N", Whole(1, 2**62),
+        "compress the trained model to at most this many support vectors (odm-compress does more)")
     class_weight: Mapping | str | None = _option(None, "", ClassWeight(),
         "weight of each class: a mapping from label to weight, or 'balanced'")
     sample_weight: Any = _option(None, "", Kind(), "weight of each row")
@@ -149,8 +156,15 @@ class TrainOptions:
                 kind = self.declaration.kinds.get(option.name, kind)
             if (fault := kind.fault(value)) is not None:
                 raise wrong(flag_of(option.name), fault)
+        for name in DEFAULTS:
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, self.default_of(name))
         if self.C is not None and self.lambda_ is not None:
             raise ParameterError("C (-c) and lambda_ (--lambda) say the same thing; give one of them")
+        if self.max_vectors is not None and self.kernel in ("linear", "precomputed"):
+            raise ParameterError(
+                f"max_vectors (--max-vectors) is for kernels poly, rbf and sigmoid, found {self.kernel}"
+            )
         self._refuse_options_of_others()
         names, place = self.declaration.solvers(self)
         if self.solver not in names:
@@ -170,6 +184,11 @@ class TrainOptions:
     def declaration(self) -> Declaration:
         """What the machine declares of itself."""
         return DECLARATIONS[self.machine]
+
+    def default_of(self, name: str) -> Any:
+        """What an option is for this machine where it is not given."""
+        default = DEFAULTS.get(name, TrainOptions.__dataclass_fields__[name].default)
+        return self.declaration.defaults.get(name, default)
 
     def but(self, **changes: Any) -> TrainOptions:
         """A copy with values that need no check: a callback, or numbers computed from checked ones."""

@@ -25,10 +25,13 @@ def available_threads() -> int:
     return max(1, min(counts))
 
 
-def resolve_threads(threads: int | None) -> int:
-    """The thread count to use for a user's wish; None means all available."""
+FEW_ROWS = 128  # that one thread predicts: so many are a chunk of work
+
+
+def resolve_threads(threads: int | None, n_rows: int | None = None) -> int:
+    """The thread count to use for a user's wish; None means all available, or one for a few rows."""
     if threads is None:
-        return available_threads()
+        return 1 if n_rows is not None and n_rows <= FEW_ROWS else available_threads()
     if not 1 <= threads <= MAX_THREADS:
         raise ParameterError(f"threads must be from 1 to {MAX_THREADS}, found {threads}")
     return int(threads)

@@ -1,4 +1,4 @@
-"""Compiling the C++ programs of tests. Under `make test-asan` and `make test-tsan` a missing compiler is a failure."""
+"""Compiling the C++ programs of tests. `make test-asan` and `make test-tsan` fail without a compiler."""
 
 from __future__ import annotations
 

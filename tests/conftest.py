@@ -29,13 +29,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 MAY_SKIP = re.compile(
     "|".join(
         [
-            r"the real set .* is not in ",
+            r"the real set .* is not in |the data sets are not here",
             r"shared/data/.* is not here",
             r"pyspark is not installed|'pyspark|needs pyspark|Spark needs Java",
             r"(svm|train|predict)\S* is not installed|Debian's libsvm-tools is not installed",
             r"chromium (is not installed|does not)",
             r"root may write|only root can",
-            r"no /dev/full|/proc|other systems have their own ways|this system cannot fork",
+            r"(a C compiler|gcc|clang|tcc) is not installed|no C\+\+ compiler here|no ThreadSanitizer",
+            r"for make test-asan|sanitizers take memory|only one of them can be preloaded",
+            r"the shim knows glibc|other systems have their own ways|forks|this system cannot fork",
+            r"no /dev/full|/proc",
             r"no locale with a decimal comma",
             r"array.api",  # scikit-learn's own checks, where scipy's array API is not switched on
             r"is not on the PATH",  # compilers for other systems, qemu and valgrind

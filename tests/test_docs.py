@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import odmlib
-from odmlib.cli import check, convert, easy, grid, plot, predict, scale, subset, train
+from odmlib.cli import check, compress, convert, easy, grid, plot, predict, scale, subset, train
 from odmlib.errors import ParameterError
 from odmlib.names import KERNELS, MACHINES
 from odmlib.options import TrainOptions, option_fields
@@ -325,7 +325,9 @@ def parsers_of(tool) -> list:
 
 
 @pytest.mark.parametrize(
-    "tool", [train, predict, scale, grid, easy, check, subset, plot, convert], ids=lambda tool: tool.PROGRAM
+    "tool",
+    [train, predict, scale, grid, easy, check, subset, plot, compress, convert],
+    ids=lambda tool: tool.PROGRAM,
 )
 def test_page_of_a_tool_has_every_flag(tool):
     """The options that say what to train may stand in the table of parameters alone."""

@@ -1,4 +1,4 @@
-"""What must hold whatever the data are: scaling, folds, weights, and the names and the order of labels and features."""
+"""What must hold whatever the data are: scaling, folds, weights, names and order of labels and features."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def scores(X, y, on=None, **options):
     return model.decision_function(X if on is None else on)
 
 
-# --------------------------------------------------------------------------------------------- scaling and folds
+# --------------------------------------------------------------------------- scaling and folds
 
 
 @given(problems(), st.sampled_from([(-1.0, 1.0), (0.0, 1.0), (-3.0, 0.5)]))
 def test_scaling_maps_into_the_interval_and_keeps_the_order(problem, interval):
-    X, _, rng = problem
+    X, _, _ = problem
     lower, upper = interval
     scaled = Scaling.fit(Dataset.from_any(X), lower, upper).apply(Dataset.from_any(X)).to_dense()
     assert scaled.min() >= lower
@@ -62,9 +62,7 @@ def test_scaling_forgets_the_unit_of_a_feature(problem, unit):
     assert one.to_dense().tobytes() == two.to_dense().tobytes()
 
 
-@given(
-    st.lists(st.integers(0, 4), min_size=2, max_size=80), st.integers(2, 9), st.integers(0, 2**31 - 1)
-)
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=80), st.integers(2, 9), st.integers(0, 2**31 - 1))
 def test_folds_are_even_over_all_and_over_each_class(codes, n_folds, seed):
     codes = np.array(codes)
     folds = stratified_folds(codes, n_folds, seed)
@@ -132,8 +130,10 @@ def test_exchanged_classes_turn_the_sign(kernel, problem, machine):
 def test_the_order_of_features_does_not_matter(kernel, problem, machine):
     X, codes, rng = problem
     order = rng.permutation(X.shape[1])
-    found = scores(X, codes, machine=machine, kernel=kernel, gamma=0.5) if kernel != "linear" else scores(
-        X, codes, machine=machine, kernel=kernel
+    found = (
+        scores(X, codes, machine=machine, kernel=kernel, gamma=0.5)
+        if kernel != "linear"
+        else scores(X, codes, machine=machine, kernel=kernel)
     )
     options = {} if kernel == "linear" else {"gamma": 0.5}
     moved = scores(X[:, order], codes, machine=machine, kernel=kernel, **options)

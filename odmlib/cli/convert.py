@@ -74,7 +74,8 @@ def run(argv: Sequence[str]) -> int:
     if not arguments.quiet:
         origin = model.report["solver"] if model.report["status"] == CONVERTED else model.machine
         what = "standard output" if target == "-" else " and ".join(outputs)
-        classes = f"{model.n_classes} classes"
+        learned = {"odmr": "regression", "odmo": "one class"}
+        classes = learned.get(model.machine, f"{model.n_classes} classes")
         say(
             PROGRAM,
             f"{origin}, {model.formula.name} kernel, {classes}: {FORMS[form]} written to {what}{size}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -35,7 +36,8 @@ DESCRIPTION = """\
 Search parameters by validation: every point of a grid, then (--refine) finer ones
 around the best. Options of odm-train are passed on; those that name a parameter
 (-c, -g, -n, -p, --lambda1, --lambda2) fix it. stdout has a line per point and, last,
-`C gamma rate`, with nu=, theta=, lambda1=, lambda2= behind where they were searched.
+`C gamma rate`, with nu=, theta=, epsilon=, lambda1=, lambda2= behind where they were
+searched. The rate of odmr is the mean squared error, and the lowest one is the best.
 Ctrl-C prints the best so far; -resume goes on from the result file.
 """
 
@@ -106,6 +108,7 @@ def add_grid_options(parser: ToolParser) -> None:
         ("-log2g", "gamma", LOG2G),
         ("-nu", "nu", "null"),
         ("-theta", "theta", "null"),
+        ("-epsilon", "epsilon of odmr", "null"),
         ("-log2lambda1", "lambda1 of odml", "null"),
         ("-log2lambda2", "lambda2 of odml", "null"),
     ):
@@ -113,7 +116,7 @@ def add_grid_options(parser: ToolParser) -> None:
         help = f"{powers}{what}: begin,end,step, or null (default {default})"
         parser.option(f"{flag} B,E,S", help, type=span, group=GROUP, dest="range_" + flag[1:])
     parser.option("-v N", "folds (default 5)", type=read_whole, group=GROUP)
-    parser.option("--loo", "leave-one-out from one fit instead of folds (odm)", group=GROUP)
+    parser.option("--loo", "leave-one-out from one fit instead of folds (odm, odmr)", group=GROUP)
     refine = "N more rounds around the best, each with half the steps (default 0)"
     parser.option("--refine N", refine, type=read_whole, group=GROUP, default=0)
 
@@ -173,7 +176,8 @@ def search_grid(
 ) -> GridPoint:
     from odmlib.selection.grid_file import ResultFile, head_line, read_points
 
-    head, known = read_points(arguments.resume) if arguments.resume is not None else (None, [])
+    most = math.inf if options.declaration.learns == "targets" else 100.0
+    head, known = read_points(arguments.resume, most) if arguments.resume is not None else (None, [])
     followed = FollowedSearch(PROGRAM, arguments, sys.stdout, point_talk, best_line)
     with reports.open_wanted(arguments.json) as report:
         problem, _, _ = read_problem(arguments, options)
@@ -265,7 +269,8 @@ class FollowedSearch:
             return f"searching  {seconds:.0f} s"
         known, wanted = len(self.result.points), self.result.n_points
         left = seconds / self.done * (wanted - known)
-        best = "" if self.result.best is None else f"  best {self.result.best.rate:g} %"
+        unit = "" if self.result.lower_is_better else " %"
+        best = "" if self.result.best is None else f"  best {self.result.best.rate:g}{unit}"
         return f"point {known} of {wanted}{best}  {seconds:.0f} s, about {left:.0f} s left"
 
 
@@ -319,8 +324,10 @@ def short_search(
 ) -> tuple[TrainOptions, dict[str, Any]]:
     """The options with the best C and gamma where they are not given, and the report; LIBLINEAR's lines."""
     from odmlib.machines.building import kernel_formula
-    from odmlib.selection.grid import is_searchable, values_of, with_parameters
+    from odmlib.selection.grid import check_searchable, is_searchable, values_of, with_parameters
 
+    with bad_values_as_usage():
+        check_searchable(options)
     axes: dict[str, list[float]] = {}
     if arguments.C is None and arguments.lambda_ is None:
         axes["C"] = values_of("C", LINEAR_LOG2C if options.kernel == "linear" else SHORT_LOG2C)
@@ -335,23 +342,28 @@ def short_search(
     if not arguments.quiet:
         how = "leave-one-out from one fit" if arguments.loo else f"{followed.folds}-fold cross validation"
         print(f"Doing parameter search with {how}.", file=stream, flush=True)
+    if problem.targets is not None:
+        followed.point_line = partial(short_point, measure="MSE")
+        followed.best_line = partial(short_best, lower_is_better=True)
     result, best = followed.run(problem, options.but(probability=False), axes)
     if "C" in axes and best.parameters["C"] == max(axes["C"]):
         warn("odm-train", "the best C is the largest tried; odm-grid -log2c tries others")
-    print(short_best(best), file=stream, flush=True)
+    print(followed.best_line(best), file=stream, flush=True)
     return with_parameters(options, best.parameters), followed.report(problem, options, result)
 
 
-def short_point(point: GridPoint, best: GridPoint) -> str:
+def short_point(point: GridPoint, best: GridPoint, measure: str = "rate") -> str:
     from odmlib.selection.grid import on_axis
 
     names = {"C": "log2c", "gamma": "log2g"}
     words = [f"{names[name]}={on_axis(name, value):7.2f}" for name, value in point.parameters.items()]
-    return "\t".join([*words, f"rate={point.rate:g}"])
+    return "\t".join([*words, f"{measure}={point.rate:g}"])
 
 
-def short_best(best: GridPoint) -> str:
+def short_best(best: GridPoint, lower_is_better: bool = False) -> str:
     words = [f"{name} = {value:.12g}" for name, value in best.parameters.items()]
+    if lower_is_better:
+        return f"Best {'  '.join(words)}  CV MSE = {best.rate:g}"
     return f"Best {'  '.join(words)}  CV accuracy = {best.rate:g}%"
 
 

@@ -74,13 +74,14 @@ CONVERGENCE = "Relative duality gap against time, from odm-train --json."
 LEVELS = "What the levels of a partitioned machine reached, and when."
 
 # name on the command line: name of the option
-NUMBERS = {"lambda": "lambda_", "C": "C", "gamma": "gamma", "nu": "nu", "theta": "theta", "degree": "degree"}
+NUMBERS = {"lambda": "lambda_"} | {name: name for name in ("C", "gamma", "nu", "theta", "epsilon", "degree")}
 DEFAULTS = {
     "lambda": [2.0**k for k in range(0, 21, 2)],
     "C": [2.0**k for k in range(-5, 16, 2)],
     "gamma": [2.0**k for k in range(-15, 4, 2)],
     "nu": [0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
     "theta": [0.0, 0.2, 0.4, 0.6, 0.8],
+    "epsilon": [0.0, 0.1, 0.2, 0.4, 0.8],
     "degree": [1.0, 2.0, 3.0, 4.0, 5.0],
 }
 
@@ -247,7 +248,9 @@ def draw_margins(arguments: argparse.Namespace) -> list[Picture]:
 
     models, margins, _ = margins_of_models(arguments)
     title = f"cumulative margin distribution on {on_data(arguments)}"
-    return [margin_distribution(margins, arguments.relative, title, common_band(models))]
+    return in_their_words(
+        models, [margin_distribution(margins, arguments.relative, title, common_band(models))]
+    )
 
 
 def draw_histogram(arguments: argparse.Namespace) -> list[Picture]:
@@ -261,7 +264,16 @@ def draw_histogram(arguments: argparse.Namespace) -> list[Picture]:
             for name, values in margins.items()
             for label, part in by_class(values, labels).items()
         }
-    return [*margin_histograms(margins, arguments.bins, arguments.relative, band=common_band(models))]
+    charts = margin_histograms(margins, arguments.bins, arguments.relative, band=common_band(models))
+    return in_their_words(models, charts)
+
+
+def in_their_words(models: dict[str, Model], charts: Sequence[Any]) -> list[Picture]:
+    """Charts of margins; of residuals where the models are those of regression."""
+    from odmlib.plots.figures import residual_chart
+
+    regression = all(model.is_regression for model in models.values())
+    return [residual_chart(chart) if regression else chart for chart in charts]
 
 
 def margins_of_models(arguments: argparse.Namespace) -> tuple[dict[str, Model], dict[str, Any], Any]:
@@ -271,6 +283,15 @@ def margins_of_models(arguments: argparse.Namespace) -> tuple[dict[str, Model], 
         models[name] = model
         margins[name] = model.margins(rows, labels, arguments.threads)
     return models, margins, labels
+
+
+def check_kinds(models: Sequence[Model], arguments: argparse.Namespace) -> None:
+    """Margins of classes and residuals of regression have nothing in common."""
+    kinds = {model.is_regression for model in models}
+    if len(kinds) > 1:
+        raise UsageError("margins of classes and residuals of regression cannot be drawn together")
+    if True in kinds and getattr(arguments, "per_class", False):
+        raise UsageError("--per-class is for classes; a model of regression has none")
 
 
 def common_band(models: dict[str, Model]) -> tuple[float, float] | None:
@@ -354,6 +375,7 @@ def models_on_data(arguments: argparse.Namespace) -> Iterator[tuple[str, Model, 
     if [arguments.data_file, *arguments.model_file].count("-") > 1:
         raise UsageError("only one file can come from standard input")
     models = [load_model(path) for path in arguments.model_file]
+    check_kinds(models, arguments)
     data = RowsForModels(arguments.data_file, arguments.threads)
     for name, model in zip(names, models, strict=True):
         yield name, model, *data.read(model)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from odmlib.cli.common import one_line, refuse_overwriting, run_tool, say, shown_name, warn
-from odmlib.cli.parser import ToolParser, UsageError, positive_whole_number
+from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
 from odmlib.cli.tables import add_table_options, is_table, read_test_table
 from odmlib.errors import OdmError
 
@@ -24,10 +26,11 @@ if TYPE_CHECKING:
 PROGRAM = "odm-predict"
 
 DESCRIPTION = """\
-Predict the labels of data in LIBSVM format, one per line of output_file.
+Predict the labels (regression: the targets) of data in LIBSVM format, one per line of output_file.
 test_file or model_file may be - (standard input); output_file may be - (standard
 output), then the accuracy goes to stderr. Test rows need a label; any number will do
-where the true one is not known.
+where the true one is not known. Rows are predicted as they come: memory does not grow
+with the file, and a fault late in a pipe comes after the labels of the rows before it.
 """
 
 EXAMPLES = """\
@@ -47,42 +50,217 @@ def run(argv: Sequence[str]) -> int:
         refuse_overwriting(output, [arguments.test_file, arguments.model_file])
     if arguments.output_file == arguments.json == "-":
         raise UsageError("only one of the predictions and the report can go to standard output")
-    if arguments.b == "1" and arguments.scores:
-        raise UsageError("-b 1 and --scores both add numbers behind the label; give one of them")
+    refuse_two_kinds_of_words(arguments)
     from odmlib.data.files import open_output
     from odmlib.model.text_format import load_model
 
-    # everything that can go wrong with the inputs goes wrong before the output is touched
+    # the model and the first rows are looked at before the output is touched
     model = load_model(arguments.model_file)
-    if arguments.b == "1":
-        model.require_probabilities()
-    rows, labels = read_rows(arguments, model)
-    numbers = scores = None
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        if arguments.b == "1":
-            numbers = model.predict_proba(rows, arguments.threads)
-            places = numbers.argmax(axis=1)
-        elif arguments.scores or wants_report(arguments):
-            scores = model.decision_function(rows, arguments.threads)
-            places = model.positions_for(scores)
-            numbers = scores if arguments.scores else None
-        else:
-            places = model.positions(rows, arguments.threads)
-    for warning in caught:
-        warn(PROGRAM, str(warning.message))
+    answers = Answers(model, arguments)
+    parts = row_parts(arguments, model)
+    first = next(parts)
     with open_output(arguments.output_file) as stream:
-        stream.writelines(output_lines(model, places, numbers, header=arguments.b == "1"))
-    to_stderr = "-" in (arguments.output_file, arguments.json)
+        stream.write(answers.header())
+        for rows, labels in chain([first], parts):
+            stream.writelines(answers.lines(rows, labels))
+            stream.flush()
+    talk = sys.stderr if "-" in (arguments.output_file, arguments.json) else sys.stdout
     if not arguments.quiet:
-        print_accuracy(model, places, labels, to_stderr)
+        for line in answers.summary():
+            print(line, file=talk, flush=True)
     if wants_report(arguments):
-        report(arguments, model, labels, places, numbers if scores is None else scores, to_stderr)
+        for line in answers.report():
+            print(line, file=talk)
     return 0
 
 
 def wants_report(arguments: argparse.Namespace) -> bool:
     return arguments.report or arguments.json is not None
+
+
+def refuse_two_kinds_of_words(arguments: argparse.Namespace) -> None:
+    wanted = {
+        "-b 1": arguments.b == "1",
+        "--scores": arguments.scores,
+        "--coverage": arguments.coverage is not None,
+    }
+    given = [flag for flag, is_given in wanted.items() if is_given]
+    if len(given) > 1:
+        what = "numbers" if "--coverage" not in given else "words"
+        raise UsageError(f"{given[0]} and {given[1]} both add {what} behind the label; give one of them")
+
+
+class Answers:
+    """The lines that a model writes for rows, and the sums over all of them."""
+
+    def __init__(self, model: Model, arguments: argparse.Namespace):
+        from odmlib.model.regression import RegressionSums
+
+        self.model, self.arguments, self.sums = model, arguments, RegressionSums()
+        self.n_rows = self.right = self.inside = self.members = 0
+        self.warned: set[str] = set()
+        self.unseen: Counter[Any] = Counter()  # labels that the model does not know
+        self.has_labels = True
+        self.kept: list[tuple[Any, ...]] = []  # labels, places and scores, for the report
+        if arguments.b == "1":
+            model.require_probabilities()
+        if arguments.coverage is not None and model.is_regression:
+            self.interval = model.interval(arguments.coverage)
+        elif arguments.coverage is not None:
+            self.threshold = model.threshold_for(arguments.coverage)
+
+    def header(self) -> bytes:
+        return f"labels {' '.join(names_of(self.model))}\n".encode() if self.arguments.b == "1" else b""
+
+    def lines(self, rows: Dataset, labels: NDArray | None) -> Iterator[bytes]:
+        """The lines of some rows; they are counted in the sums."""
+        model, arguments = self.model, self.arguments
+        places: Any = None
+        scores: Any = None
+        if labels is None:  # of a table
+            labels, self.has_labels = no_labels(model, rows.n_rows), False
+        words: Floats | list[str] | None = None
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if model.is_regression:
+                words = self.predicted(model.predict(rows, arguments.threads), labels)
+            elif arguments.b == "1":
+                words = model.predict_proba(rows, arguments.threads)
+                places = words.argmax(axis=1)
+            elif arguments.scores:
+                words = scores = model.decision_function(rows, arguments.threads)
+                places = model.positions_for(words)
+                if "conformal_scores" in model.lists:
+                    import numpy as np
+
+                    words = np.stack([words, model.p_values_for(words)], axis=1)
+            elif wants_report(arguments):
+                scores = model.decision_function(rows, arguments.threads)
+                places = model.positions_for(scores)
+            elif arguments.coverage is not None:
+                scores = model.decision_function(rows, arguments.threads)
+                places = model.positions_for(scores)
+                words = self.label_sets(scores, labels)
+            else:
+                places = model.positions(rows, arguments.threads)
+        for warning in caught:
+            kind = str(warning.message).split("(")[0]  # the same for every part of the rows
+            if kind not in self.warned:
+                warn(PROGRAM, str(warning.message))
+            self.warned.add(kind)
+        if places is None:
+            return number_lines(words)
+        self.n_rows += len(places)
+        self.right += int((model.labels[places] == labels).sum())
+        self.count_unseen(labels)
+        if wants_report(arguments):
+            self.kept.append((labels, places, words if arguments.b == "1" else scores))
+        return output_lines(model, places, words)
+
+    def comparable(self, labels: NDArray) -> bool:
+        """Whether labels of a file can be those of the model, which may be text."""
+        return self.model.labels.dtype.kind in "fiub" or labels.dtype.kind != "f"
+
+    def count_unseen(self, labels: NDArray) -> None:
+        import numpy as np
+
+        if self.has_labels and self.comparable(labels):
+            self.unseen.update(labels[~np.isin(labels, self.model.labels)].tolist())
+        else:
+            self.has_labels = False
+
+    def predicted(self, numbers: Floats, targets: Floats) -> Floats:
+        """The predictions of a regression, with the ends of their intervals where these are wanted."""
+        self.n_rows += len(numbers)
+        if numbers.ndim > 1:
+            return numbers
+        self.sums.add(numbers, targets)
+        if self.arguments.coverage is None:
+            return numbers
+        import numpy as np
+
+        ends = np.add.outer(numbers, np.array([0.0, *self.interval]))
+        self.inside += int(((ends[:, 1] <= targets) & (targets <= ends[:, 2])).sum())
+        return ends
+
+    def label_sets(self, scores: Floats, labels: Floats) -> list[str]:
+        """The labels of the set of every row, in the order of the model."""
+        sets = self.model.sets_for(scores, self.threshold)
+        self.members += int(sets.sum())
+        self.inside += int((sets & (labels[:, None] == self.model.labels)).sum())
+        names = names_of(self.model)
+        return [
+            " ".join(name for name, there in zip(names, row, strict=True) if there) for row in sets.tolist()
+        ]
+
+    def summary(self) -> Iterator[str]:
+        if self.model.is_regression:
+            yield from self.errors()
+            return
+        if not self.has_labels:
+            say(PROGRAM, "there are no labels that the model could know: no accuracy")
+            return
+        if self.unseen:
+            import numpy as np
+
+            from odmlib.data.labels import show_labels
+
+            which = show_labels(np.array(sorted(self.unseen)))
+            say(
+                PROGRAM,
+                f"{self.unseen.total()} of {self.n_rows} rows have labels that were not in training "
+                f"({which}); the model knows the labels {show_labels(self.model.labels)}",
+            )
+        n = self.n_rows
+        yield f"Accuracy = {100 * self.right / n:g}% ({self.right}/{n}) (classification)"
+        if self.arguments.coverage is not None:
+            share = f"{100 * self.inside / n:g}% ({self.inside}/{n})"
+            yield f"Coverage = {share}, {self.members / n:.4g} labels per set"
+
+    def report(self) -> Iterator[str]:
+        """Precision, recall, F1 and AUC of every class: the lines of a table; JSON is written."""
+        import numpy as np
+
+        from odmlib.data.files import open_output
+        from odmlib.model.metrics import class_scores, classification_report
+
+        model, arguments = self.model, self.arguments
+        if model.is_regression or not self.has_labels:
+            what = (
+                "a report is about classes" if model.is_regression else "no labels that the model could know"
+            )
+            raise OdmError(f"{shown_name(arguments.test_file)}: {what}")
+        labels, places = (np.concatenate([part[k] for part in self.kept]) for k in (0, 1))
+        scores = None
+        if all(part[2] is not None for part in self.kept):
+            scores = np.concatenate([part[2].reshape(len(part[1]), -1) for part in self.kept])
+            scores = scores if arguments.b == "1" else class_scores(model.scheme, scores, model.n_classes)
+        found = classification_report(model.labels, labels, places, scores)
+        if arguments.json is not None:
+            import json
+
+            with open_output(arguments.json, text=True) as stream:
+                print(json.dumps(found, indent=2), file=stream)
+        if arguments.report:
+            yield from report_lines(found)
+
+    def errors(self) -> Iterator[str]:
+        """LIBSVM's lines for regression, and how many intervals hold their target."""
+        if self.model.n_outputs > 1:
+            say(PROGRAM, "the model has several outputs, a data file has one target per row: no error")
+            return
+        yield from self.sums.measures().lines(behind=" (regression)")
+        if self.arguments.coverage is not None:
+            share = f"{100 * self.inside / self.n_rows:g}% ({self.inside}/{self.n_rows})"
+            yield f"Coverage = {share} (regression)"
+
+
+def number_lines(numbers: Any, block_rows: int = BLOCK_ROWS) -> Iterator[bytes]:
+    """The numbers of each row, in full precision."""
+    for begin in range(0, len(numbers), block_rows):
+        block = numbers[begin : begin + block_rows]
+        lines = block.reshape(len(block), -1).tolist()
+        yield "".join(f"{' '.join(map(repr, row))}\n" for row in lines).encode()
 
 
 def make_parser() -> ToolParser:
@@ -98,7 +276,15 @@ def make_parser() -> ToolParser:
     parser.option(
         "--scores",
         "each line is the label, then the decision values in full precision: one for two classes "
-        "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more",
+        "(positive: the first label), one per class (one-vs-rest) or pair of classes (one-vs-one) for more; "
+        "odmo: one, and its p-value",
+    )
+    parser.option(
+        "--coverage P",
+        "each line is the label, then the labels of a set that holds the true one for about P of the rows "
+        "(0 < P < 1); regression: the prediction and the ends of an interval that holds the target as often; "
+        "the model must come from odm-train --coverage 1",
+        type=coverage,
     )
     parser.option("--report", "print precision, recall, F1 and AUC of every class, too")
     parser.option("--json FILE", "write these, and the confusion matrix, as JSON; - is stdout")
@@ -110,12 +296,26 @@ def make_parser() -> ToolParser:
     return parser
 
 
-def read_rows(arguments: argparse.Namespace, model: Model) -> tuple[Dataset, NDArray | None]:
-    """The test rows and their labels; a table may have none."""
+def coverage(text: str) -> float:
+    value = number(text)
+    if not 0 < value < 1:
+        raise ValueError(f"expected a number above 0 and below 1, found '{text}'")
+    return value
+
+
+def row_parts(arguments: argparse.Namespace, model: Model) -> Iterator[tuple[Dataset, NDArray | None]]:
+    """The test rows and their labels, part by part; a table is read whole, and may have no labels."""
     if is_table(arguments, arguments.test_file):
         table = read_test_table(arguments, arguments.test_file, model)
-        return table.rows, table.labels
-    return RowsForModels(arguments.test_file, arguments.threads).read(model)
+        return iter([(table.rows, table.labels)])
+    return RowsForModels(arguments.test_file, arguments.threads).parts(model)
+
+
+def no_labels(model: Model, n_rows: int) -> NDArray:
+    """Labels that no model knows."""
+    import numpy as np
+
+    return np.full(n_rows, np.nan if model.labels.dtype.kind in "fiub" else "")
 
 
 class RowsForModels:
@@ -137,86 +337,43 @@ class RowsForModels:
                 )
             self.known[zero_based] = read_dataset(self.path, zero_based=zero_based, threads=self.threads)
         rows, labels = self.known[zero_based]
-        if precomputed:
-            from odmlib.data.precomputed import test_values
+        return self._as_the_model_takes_them(rows, model), labels
 
-            rows = test_values(rows, model.n_features, shown_name(self.path))
-        return rows, labels
+    def parts(self, model: Model) -> Iterator[tuple[Dataset, Floats]]:
+        """The same part by part, as they come; nothing is kept."""
+        from odmlib.data.reading import read_parts
+
+        zero_based = model.zero_based or model.formula.name == "precomputed"
+        for rows, labels in read_parts(self.path, zero_based, self.threads):
+            yield self._as_the_model_takes_them(rows, model), labels
+
+    def _as_the_model_takes_them(self, rows: Dataset, model: Model) -> Dataset:
+        if model.formula.name != "precomputed":
+            return rows
+        from odmlib.data.precomputed import test_values
+
+        return test_values(rows, model.n_features, shown_name(self.path))
 
 
 def output_lines(
-    model: Model,
-    places: Places,
-    numbers: Floats | None,
-    header: bool = False,
-    block_rows: int = BLOCK_ROWS,
+    model: Model, places: Places, words: Floats | list[str] | None, block_rows: int = BLOCK_ROWS
 ) -> Iterator[bytes]:
-    """The label of each row, `places` in the model's labels; then its numbers, where wanted.
-
-    `header`: LIBSVM's first line `labels ...`.
-    """
-    from odmlib.data.labels import python_label
-
-    names = [one_line(str(python_label(label))) for label in model.labels]
-    if header:
-        yield f"labels {' '.join(names)}\n".encode()
+    """The label of each row, `places` in the model's labels; then its numbers or words, where wanted."""
+    names = names_of(model)
     for begin in range(0, len(places), block_rows):
         lines = [names[place] for place in places[begin : begin + block_rows].tolist()]
-        if numbers is not None:
-            block = numbers[begin : begin + block_rows].reshape(len(lines), -1).tolist()
-            lines = [f"{name} {' '.join(map(repr, row))}" for name, row in zip(lines, block, strict=True)]
+        if words is not None:
+            some = words[begin : begin + block_rows]
+            if not isinstance(some, list):
+                some = [" ".join(map(repr, row)) for row in some.reshape(len(lines), -1).tolist()]
+            lines = [f"{name} {more}" if more else name for name, more in zip(lines, some, strict=True)]
         yield ("\n".join(lines) + "\n").encode()
 
 
-def print_accuracy(model: Model, places: Places, labels: NDArray | None, to_stderr: bool) -> None:
-    import numpy as np
+def names_of(model: Model) -> list[str]:
+    from odmlib.data.labels import python_label
 
-    from odmlib.data.labels import show_labels
-
-    if labels is None:
-        say(PROGRAM, "the table has no column of labels: no accuracy")
-        return
-    if model.labels.dtype.kind not in "fiub" and labels.dtype.kind == "f":
-        say(PROGRAM, "the labels of this model are not numbers: no accuracy")
-        return
-    unseen = ~np.isin(labels, model.labels)
-    if unseen.any():
-        which = show_labels(np.unique(labels[unseen]))
-        say(
-            PROGRAM,
-            f"{unseen.sum()} of {len(labels)} rows have labels that were not in training ({which}); "
-            f"the model knows the labels {show_labels(model.labels)}",
-        )
-    right = int((model.labels[places] == labels).sum())
-    line = f"Accuracy = {100 * right / len(labels):g}% ({right}/{len(labels)}) (classification)"
-    print(line, file=sys.stderr if to_stderr else sys.stdout, flush=True)
-
-
-def report(
-    arguments: argparse.Namespace,
-    model: Model,
-    labels: NDArray | None,
-    places: Places,
-    scores: Floats | None,
-    to_stderr: bool,
-) -> None:
-    """Precision, recall, F1 and AUC of every class, as a table and as JSON."""
-    from odmlib.data.files import open_output
-    from odmlib.model.metrics import class_scores, classification_report
-
-    if labels is None or (model.labels.dtype.kind not in "fiub" and labels.dtype.kind == "f"):
-        raise OdmError(f"{shown_name(arguments.test_file)}: no labels that the model knows: no report")
-    if scores is not None and arguments.b != "1":
-        scores = class_scores(model.scheme, scores.reshape(len(places), -1), model.n_classes)
-    found = classification_report(model.labels, labels, places, scores)
-    if arguments.json is not None:
-        import json
-
-        with open_output(arguments.json, text=True) as stream:
-            print(json.dumps(found, indent=2), file=stream)
-    if arguments.report:
-        for line in report_lines(found):
-            print(line, file=sys.stderr if to_stderr else sys.stdout)
+    return [one_line(str(python_label(label))) for label in model.labels]
 
 
 def report_lines(found: dict[str, Any]) -> Iterator[str]:

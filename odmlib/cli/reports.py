@@ -34,6 +34,11 @@ def describe_data(labels: Any, rows: int, features: int, nonzeros: int, n_unlabe
 
 def describe_problem(problem: Problem) -> str:
     rows = problem.rows
+    if problem.targets is not None:
+        size = f"{rows.n_rows} rows, {rows.n_features} features, {rows.n_nonzeros} nonzeros"
+        return f"{size}, targets from {problem.targets.min():g} to {problem.targets.max():g}"
+    if problem.one_class:
+        return f"{rows.n_rows} rows, {rows.n_features} features, {rows.n_nonzeros} nonzeros, one class"
     return describe_data(problem.labels, rows.n_rows, rows.n_features, rows.n_nonzeros, problem.n_unlabeled)
 
 
@@ -90,11 +95,21 @@ def describe_model(model: Model) -> Iterator[str]:
         )
     if probability := report.get("probability"):
         yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
+    if novelty := report.get("novelty"):
+        yield (
+            f"threshold {novelty['threshold']:.4g} from {novelty['source']}: "
+            f"{100 * novelty['false_alarms']:.3g}% of new rows like these will be called novel"
+        )
+    if label_sets := report.get("label_sets"):
+        yield f"label sets from {label_sets['source']} of {label_sets['rows']} rows"
+    if compression := report.get("compression"):
+        yield from describe_compression(compression)
     if shift := report["details"].get("shift"):
         yield f"the kernel is not positive semidefinite: trained with {shift:.3g} added to its diagonal"
     support = "" if model.n_support is None else f"{model.n_support} support vectors; "
+    what = "residuals" if model.is_regression else "margins"
     yield (
-        f"{support}margins: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
+        f"{support}{what}: mean {margin['mean']:.4g}, variance {margin['variance']:.4g}, "
         f"minimum {margin['min']:.4g}, median {margin['quantiles']['0.5']:.4g}"
     )
 
@@ -111,6 +126,29 @@ def describe_search(notes: dict[str, Any]) -> Iterator[str]:
             f"({low} to {high} allowed), {100 * note['disagreement']:.3g}% against the supervised machine"
             f"{found}"
         )
+
+
+def describe_compression(found: dict[str, Any], data: bool = True) -> Iterator[str]:
+    """What fewer support vectors changed."""
+    yield f"{found['vectors_before']} support vectors before, {found['vectors']} now"
+    which = "rows" if data else "support vectors"
+    yield (
+        f"scores of {found['rows']} {which}: largest change {found['largest_change']:.4g}, "
+        f"mean {found['mean_change']:.4g}; {found['labels_changed']} labels changed"
+    )
+    if found["norm_of_change"] is not None:
+        yield f"scores of any row x: change at most {found['norm_of_change']:.4g} sqrt(k(x, x))"
+    if found["accuracy"] is not None:
+        yield f"accuracy {100 * found['accuracy_before']:.4g}% before, {100 * found['accuracy']:.4g}% now"
+    if (objective := found["objective"]) is not None:
+        yield (
+            f"objective {objective['before']:.6g} before, {objective['after']:.6g} now; "
+            f"relative gap {objective['gap_before']:.1e} before, {objective['gap_after']:.1e} now"
+        )
+    elif data:
+        yield "objective: not known (only for svm, odm and sodm on the rows and weights of their training)"
+    if found["probability"] is not None:
+        yield f"probabilities: {found['probability']}"
 
 
 def open_wanted(target: str | None, text: bool = True) -> AbstractContextManager[IO[Any] | None]:

@@ -33,6 +33,7 @@ NOT_AVAILABLE = {
     "assigned": "--assigned",
     "weights": "-W",
     "init": "--init",
+    "max_vectors": "--max-vectors",
 }
 
 
@@ -43,6 +44,8 @@ def check_spark_options(arguments: argparse.Namespace, options: TrainOptions) ->
     for name, flag in NOT_AVAILABLE.items():
         if getattr(arguments, name):
             raise UsageError(f"{flag} is not available with --spark")
+    if options.coverage:
+        raise UsageError("--coverage 1 is not available with --spark")
     if options.probability:
         raise UsageError("-b 1 is not available with --spark")
     if arguments.training_set_file == "-":

@@ -48,6 +48,8 @@ examples:
   odm-train -v 5 -g 0.5 a.txt                     5-fold cross-validation, no model
   odm-train -C a.txt m                            search C and gamma; model of the best in m
   odm-train --loo -g 0.5 a.txt                    leave-one-out from one fit, no model
+  odm-train -s 7 -p 0.5 prices.txt m              regression; residuals up to 0.5 cost nothing
+  odm-train -s 8 -n 0.05 normal.txt m             novelty detection; 5%% of normal rows may be called novel
   odm-train --report r.html --test b.txt a.txt m  one page about training and test rows
   odm-train -s 5 --assigned found mixed.txt       unlabeled rows (label 0) help; their labels in found
   odm-scale -l 0 -s r a.txt | odm-train - m       from a pipe
@@ -108,6 +110,8 @@ def make_options(arguments: argparse.Namespace) -> TrainOptions:
     options = checked_options(arguments)
     if arguments.assigned is not None and options.machine not in SEMI_SUPERVISED_MACHINES:
         raise UsageError(f"--assigned is for machine {', '.join(SEMI_SUPERVISED_MACHINES)}")
+    if options.declaration.learns == "targets" and (arguments.test or arguments.compare):
+        raise UsageError("--test and --compare are about labels; use odm-predict for a model of regression")
     if (arguments.loo or arguments.search) and arguments.model_file is None:
         options = options.but(probability=False)  # for nobody
     return options
@@ -247,18 +251,21 @@ def warn_of_the_end(model: Model, options: TrainOptions) -> None:
 
 def leave_one_out_line(model: Model, problem: Problem, options: TrainOptions) -> str:
     """The result as LIBSVM words it, the bound beside it; the report gets its entry."""
+    from odmlib.model.regression import RegressionMeasures
     from odmlib.selection.leave_one_out import leave_one_out_of
 
     if "leave_one_out" not in model.report:  # probabilities have it made already
         model.report["leave_one_out"] = leave_one_out_of(model, problem, options).report()
     found, rows = model.report["leave_one_out"], problem.rows.n_rows
+    if problem.targets is not None:
+        return "\n".join(RegressionMeasures(**found).lines("Leave-one-out "))
     right = f"{rows - found['errors']}/{rows}"
     bound = "" if found["bound"] is None else f", at most {found['bound']} in true refits"
     return f"Leave-one-out Accuracy = {100 * found['accuracy']:g}% ({right}; {found['errors']} errors{bound})"
 
 
 def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
-    from odmlib.selection.cross_validation import cross_validate
+    from odmlib.selection.cross_validation import TargetValidation, cross_validate, cross_validate_targets
 
     with reports.open_wanted(arguments.json) as report:
         started = time.perf_counter()
@@ -268,12 +275,19 @@ def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
         reports.warn_of_many_folds(PROGRAM, arguments.v, problem)
         started = time.perf_counter()
         with ProgressLine(None if arguments.quiet else sys.stderr, PROGRAM) as progress:
-            result = cross_validate(problem, options.but(callback=progress), arguments.v)
+            how = cross_validate if problem.targets is None else cross_validate_targets
+            result = how(problem, options.but(callback=progress), arguments.v)
         if result.unfinished:
             warn(PROGRAM, f"training did not converge in {result.unfinished} of {result.n_folds} folds")
-        line = f"Cross Validation Accuracy = {100 * result.accuracy:g}%"
-        print(line, file=sys.stderr if arguments.json == "-" else sys.stdout, flush=True)
-        found = {"folds": result.n_folds, "accuracy": result.accuracy, "unfinished": result.unfinished}
+        lines: tuple[str, ...]
+        measures: dict[str, float]
+        if isinstance(result, TargetValidation):
+            lines, measures = result.measures.lines("Cross Validation "), result.measures._asdict()
+        else:
+            lines = (f"Cross Validation Accuracy = {100 * result.accuracy:g}%",)
+            measures = {"accuracy": result.accuracy}
+        print(*lines, sep="\n", file=sys.stderr if arguments.json == "-" else sys.stdout, flush=True)
+        found = {"folds": result.n_folds, **measures, "unfinished": result.unfinished}
         seconds = {"read": read_seconds, "train": time.perf_counter() - started, "write": None}
         reports.write_report(
             report, reports.report_head(problem, options) | {"cross_validation": found, "seconds": seconds}

@@ -24,19 +24,7 @@ if TYPE_CHECKING:
 
 BALANCED = "balanced"
 DATA, OUTPUT = "data", "output"
-GROUPS = {  # of the options that machines share
-    "machine": (
-        "machine",
-        "C",
-        "lambda_",
-        "lambda1",
-        "lambda2",
-        "nu",
-        "theta",
-        "bias",
-        "multiclass",
-        "probability",
-    ),
+GROUPS = {  # of the options that machines share; the others are about the machine
     "kernel": ("kernel", "degree", "gamma", "coef0"),
     "solver": ("tol", "cache_mb", "shrinking", "solver", "threads", "seed", "max_iter", "time_limit", "init"),
 }
@@ -87,7 +75,7 @@ def group_of(name: str) -> str:
     for machine in DECLARATIONS.values():
         if name in machine.options:
             return own_group(machine.name)
-    return next(title for title, names in GROUPS.items() if name in names)
+    return next((title for title, names in GROUPS.items() if name in names), "machine")
 
 
 def own_group(machine: str) -> str:
@@ -115,6 +103,7 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     if "shrinking" in given:
         given["shrinking"] = given["shrinking"] == "1"
+    given = {own_name(name, given.get("machine")): value for name, value in given.items()}
     if arguments.w and [BALANCED] in arguments.w:
         if len(arguments.w) > 1:
             raise UsageError("-w balanced gives every class its weight; -wLABEL W cannot stand beside it")
@@ -124,6 +113,12 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
         given["class_weight"] = {python_label(label): weight for label, weight in arguments.w}
     return given
+
+
+def own_name(name: str, machine: str | None) -> str:
+    """The option that a flag means: -p is epsilon for odmr."""
+    declaration = DECLARATIONS.get(machine or "")
+    return name if declaration is None else declaration.flags.get(name, name)
 
 
 def checked_options(arguments: argparse.Namespace) -> TrainOptions:

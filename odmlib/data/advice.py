@@ -58,7 +58,7 @@ def training_hints(problem: Problem, kernel: str, name: str) -> Iterator[str]:
         return
     found = quick_statistics(problem)
     yield from scale_advice(found, name)
-    if not looks_like_targets(found):  # which is a warning of its own
+    if _has_classes(problem) and not looks_like_targets(found):  # which is a warning of its own
         yield from label_advice(found)
     if kernel != "linear":
         yield from kernel_advice(found)
@@ -66,6 +66,8 @@ def training_hints(problem: Problem, kernel: str, name: str) -> Iterator[str]:
 
 def targets_message(problem: Problem) -> str | None:
     """What to say where the labels of a classifier look like targets of a regression."""
+    if not _has_classes(problem):
+        return None
     found = label_statistics(problem)
     if not looks_like_targets(found):
         return None
@@ -73,6 +75,11 @@ def targets_message(problem: Problem) -> str | None:
         f"the labels look like targets of a regression: {found['classes']} different labels in "
         f"{found['rows']} rows. A classifier takes each of them for a class"
     )
+
+
+def _has_classes(problem: Problem) -> bool:
+    """Neither regression nor novelty detection."""
+    return problem.targets is None and not problem.one_class
 
 
 def looks_like_targets(found: dict[str, Any]) -> bool:
@@ -88,7 +95,8 @@ def quick_statistics(problem: Problem) -> dict[str, Any]:
 
     rows = problem.rows
     entries, values = rows.n_rows * rows.n_features, rows.values
-    return label_statistics(problem) | {
+    labels = label_statistics(problem) if _has_classes(problem) else {"rows": rows.n_rows}
+    return labels | {
         "features": rows.n_features,
         "density": rows.n_nonzeros / entries if entries else 0.0,
         "lowest": float(values.min(initial=0.0)),

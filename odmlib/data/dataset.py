@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from odmlib._core.arrays import Columns, Floats, Places, gathered
 from odmlib._core.vectors import inner, squared_norms
+from odmlib.data._border import all_finite, copied_columns
 from odmlib.errors import ParameterError
 from odmlib.values import shown_value
 
@@ -53,18 +54,18 @@ class Dataset:
     def __init__(self, indptr: Places, indices: Columns, values: Floats, n_features: int):
         """Take arrays that keep the promises above, which is checked; `from_any` converts others."""
         width = checked_width(n_features, "n_features")
-        indptr, indices = np.array(indptr), np.array(indices)
+        indptr, indices = np.asarray(indptr), np.asarray(indices)
         values = np.ascontiguousarray(_as_float64(np.asarray(values), "values"))
         if not indptr.ndim == indices.ndim == values.ndim == 1:
             raise ParameterError("indptr, indices and values must have one dimension")
         shape, n_given = (len(indptr) - 1, width), len(indices)
-        indptr, indices = _checked_structure(indptr, indices, len(values), shape, "a Dataset")
+        indptr, indices, ascending = _checked_structure(indptr, indices, len(values), shape, "a Dataset")
         if not indptr[-1] == n_given == len(values):
             raise ParameterError(
                 f"indptr ends at {indptr[-1]}, expected the number of indices ({n_given}) and of values "
                 f"({len(values)})"
             )
-        if not _ascend(indptr, indices):
+        if not ascending:
             raise ParameterError("indices must ascend within every row, without repeats")
         self._fill(indptr, indices, values, width)
 
@@ -120,16 +121,16 @@ class Dataset:
         _check_conversion(X, name)
         rows = X.tocsr()
         data = rows.data
-        indptr, indices = _checked_structure(
-            np.array(rows.indptr), np.array(rows.indices), len(data), rows.shape, name
+        indptr, indices, ascending = _checked_structure(
+            rows.indptr, rows.indices, len(data), rows.shape, name
         )
         data = data[: indptr[-1]]  # there may be spare room behind
-        if not _ascend(indptr, indices):  # scipy's own flag may be older than the arrays
+        if not ascending:  # scipy's own flag may be older than the arrays
             summed = type(rows)((data.copy(), indices, indptr), shape=rows.shape)
             summed.sum_duplicates()
             indptr, indices, data = summed.indptr.astype(np.int64), summed.indices, summed.data
         values = np.ascontiguousarray(_as_float64(data, name))
-        return sound_rows(indptr, np.ascontiguousarray(indices, dtype=np.int32), values, rows.shape[1])
+        return sound_rows(indptr, indices.astype(np.int32, copy=False), values, rows.shape[1])
 
     @classmethod
     def _from_dense(cls, X: Any, name: str) -> Dataset:
@@ -146,7 +147,7 @@ class Dataset:
             )
         _check_width(array.shape[1], name)
         array = _as_float64(array, name)
-        if np.count_nonzero(array) == array.size:  # the values stay where they are
+        if array.all():  # the values stay where they are
             return dense_rows(array)
         present = array != 0
         indptr = np.zeros(array.shape[0] + 1, dtype=np.int64)
@@ -302,9 +303,10 @@ def without_zeros(rows: Dataset) -> Dataset:
 def dense_rows(values: Floats) -> Dataset:
     """A matrix as rows in which every entry is stored, zeros too; contiguous values are shared."""
     n, width = values.shape
+    columns = np.arange(width, dtype=np.int32)
     return sound_rows(
         np.arange(n + 1, dtype=np.int64) * width,
-        np.tile(np.arange(width, dtype=np.int32), n),
+        columns if n == 1 else np.tile(columns, n),
         np.ascontiguousarray(values).reshape(-1),
         width,
     )
@@ -334,18 +336,23 @@ def _check_width(width: int, name: str) -> None:
 
 
 def _as_float64(array: NDArray, name: str) -> Floats:
+    converted = array if array.dtype == np.float64 else _converted(array, name)
+    flat = converted.reshape(-1) if converted.flags.c_contiguous else np.ravel(converted)
+    if not all_finite(flat):
+        raise ParameterError(f"{name} holds NaN or infinity; every value must be finite")
+    return converted
+
+
+def _converted(array: NDArray, name: str) -> Floats:
     if array.dtype.kind == "c":
         raise ParameterError(f"{name} holds complex numbers, expected real ones")
     if array.dtype.kind not in "biufO":
         raise ParameterError(f"{name} holds {array.dtype}, expected numbers")
     try:
-        with np.errstate(over="ignore"):  # infinity is refused below
-            converted = array.astype(np.float64, copy=False)
+        with np.errstate(over="ignore"):  # infinity is refused by the caller
+            return array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ParameterError(f"{name} cannot be read as numbers: {error}") from None
-    if not np.isfinite(converted).all():
-        raise ParameterError(f"{name} holds NaN or infinity; every value must be finite")
-    return converted
 
 
 def checked_width(given: Any, name: str) -> int:
@@ -361,25 +368,25 @@ def checked_width(given: Any, name: str) -> int:
 
 def _checked_structure(
     indptr: NDArray, indices: NDArray, n_values: int, shape: tuple[int, int], name: str
-) -> tuple[Places, Columns]:
-    """Row offsets and columns in use, both of our types; refuse those that point outside.
+) -> tuple[Places, Columns, bool]:
+    """Row offsets and columns in use as copies of our types, and whether the columns ascend in every row.
 
-    They must be the caller's no longer: what is checked here must not change afterwards.
+    The copies are what is checked: the caller may change the arrays meanwhile. ParameterError for those that
+    point outside.
     """
     sound = indptr.dtype.kind in "iu" and (indices.dtype.kind in "iu" or not len(indices))
-    sound = (
-        sound
-        and len(indptr) == shape[0] + 1 > 0
-        and indptr[0] == 0
-        and bool((indptr[1:] >= indptr[:-1]).all())
-    )
-    sound = sound and int(indptr[-1]) <= min(len(indices), n_values)
     if sound:
-        indices = indices[: int(indptr[-1])]
-        sound = not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < shape[1])
+        indptr = indptr.astype(np.int64)
+        sound = len(indptr) == shape[0] + 1 > 0 and indptr[0] == 0
+        sound = sound and bool((indptr[1:] >= indptr[:-1]).all())
+        sound = sound and int(indptr[-1]) <= min(len(indices), n_values)
+    if sound:
+        if indices.dtype not in (np.int32, np.int64):
+            indices = indices.astype(np.int64)  # beyond its range a number becomes negative, which is refused
+        columns, sound, ascending = copied_columns(indptr, np.ascontiguousarray(indices), shape[1])
     if not sound:
         raise ParameterError(f"{name} has index arrays that do not fit its shape {shape}")
-    return indptr.astype(np.int64, copy=False), indices.astype(np.int32, copy=False)
+    return indptr, columns, ascending
 
 
 def _check_conversion(X: Any, name: str) -> None:
@@ -395,14 +402,6 @@ def _check_conversion(X: Any, name: str) -> None:
                 len(places) and not 0 <= int(places.min()) <= int(places.max()) < size
             ):
                 raise ParameterError(f"{name} has index arrays that do not fit its shape {X.shape}")
-
-
-def _ascend(indptr: Places, indices: Columns) -> bool:
-    """Whether columns ascend within every row, without repeats."""
-    falls = indices[1:] <= indices[:-1]
-    begins = indptr[(indptr > 0) & (indptr < len(indices))]
-    falls[begins - 1] = False
-    return not falls.any()
 
 
 def _read_only(array: NDArray) -> NDArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,11 +28,18 @@ class Problem:
     labels: NDArray
     sample_weights: Floats
     class_weights: Floats
+    targets: Floats | None = None  # of regression, which has no labels: rows x outputs
+    one_class: bool = False  # novelty detection: all rows are trained on as +1, whatever their labels
     columns: tuple[str, ...] | None = None  # names of the features, where they have any
 
     @property
     def weights(self) -> Floats:
         return self.sample_weights * np.append(self.class_weights, 1.0)[self.codes]  # code -1: the last
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the labels are classes to tell apart: not in regression and novelty detection."""
+        return self.targets is None and not self.one_class
 
     @property
     def n_unlabeled(self) -> int:
@@ -59,12 +67,44 @@ class Problem:
             raise ParameterError("X has no rows; at least two, of different classes, are needed")
         sample_weights = check_sample_weights(sample_weight, rows.n_rows)
         weights = class_weights(class_weight, labels, codes)
-        return cls(rows, codes, labels, sample_weights, weights, column_names(X))
+        return cls(rows, codes, labels, sample_weights, weights, columns=column_names(X))
+
+    @classmethod
+    def from_targets(cls, X: Any, y: Any, sample_weight: Any = None) -> Problem:
+        """A problem of regression; y has a number, or a line of several numbers, for each row."""
+        rows = Dataset.from_any(X)
+        targets = check_targets(y)
+        if len(targets) != rows.n_rows:
+            raise ParameterError(f"X has {rows.n_rows} rows but y has {len(targets)} targets")
+        if rows.n_rows == 0:
+            raise ParameterError("X has no rows; at least one is needed")
+        weights = check_sample_weights(sample_weight, rows.n_rows)
+        codes = np.zeros(rows.n_rows, dtype=np.int64)
+        return cls(rows, codes, np.empty(0), weights, np.empty(0), targets, columns=column_names(X))
+
+    @classmethod
+    def of_one_class(cls, X: Any, y: Any = None, sample_weight: Any = None) -> Problem:
+        """A problem of novelty detection. Labels only tell how right predictions are: -1 is a novelty, any
+        other label is none."""
+        rows = Dataset.from_any(X)
+        novel = np.zeros(rows.n_rows, dtype=bool) if y is None else np.asarray(_label_array(y) == -1)
+        if len(novel) != rows.n_rows:
+            raise ParameterError(f"X has {rows.n_rows} rows but y has {len(novel)} labels")
+        if rows.n_rows < 2:
+            raise ParameterError(f"X has {rows.n_rows} rows; novelty detection needs two or more")
+        weights = check_sample_weights(sample_weight, rows.n_rows)
+        labels = np.array([1, -1])
+        columns = column_names(X)
+        return cls(rows, novel.astype(np.int64), labels, weights, np.ones(2), one_class=True, columns=columns)
 
     def take(self, rows: Codes) -> Problem:
         """The problem on some of its rows; every label stays known."""
-        return Problem(
-            self.rows.take(rows), self.codes[rows], self.labels, self.sample_weights[rows], self.class_weights
+        return dataclasses.replace(
+            self,
+            rows=self.rows.take(rows),
+            codes=self.codes[rows],
+            sample_weights=self.sample_weights[rows],
+            targets=None if self.targets is None else self.targets[rows],
         )
 
     def signs(self) -> Floats:
@@ -73,6 +113,8 @@ class Problem:
 
     def signs_of(self, code: int) -> Floats:
         """+1 for the rows of a class, -1 for those of all others, 0 for rows without a label."""
+        if self.one_class:
+            return np.ones(len(self.codes))
         return np.where(self.codes == code, 1.0, np.where(self.codes < 0, 0.0, -1.0))
 
     def of_present_classes(self, present: Codes) -> Problem:
@@ -85,6 +127,8 @@ class Problem:
 
     def require_classes(self, machine: str) -> None:
         """Refuse what no classifier can learn from: fewer than two classes, or a class without weight."""
+        if not self.has_classes:
+            return
         labeled = self.codes >= 0
         codes, weights = self.codes[labeled], self.weights[labeled]
         present = self.labels[np.unique(codes)]
@@ -167,6 +211,24 @@ def _check_object_labels(array: NDArray) -> None:
             raise ParameterError(
                 f"y[{place}] is of type {type(label).__name__}, expected a string or a number"
             )
+
+
+def check_targets(y: Any) -> Floats:
+    """Finite numbers: rows x outputs."""
+    try:
+        targets = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"y cannot be read as numbers: {error}") from None
+    if targets.ndim not in (1, 2) or targets.size == 0:
+        raise ParameterError(
+            f"y must hold a target, or a line of them, for each row, found shape {targets.shape}"
+        )
+    targets = targets.reshape(len(targets), -1)
+    wrong = np.argwhere(~np.isfinite(targets))
+    if len(wrong):
+        row, output = wrong[0]
+        raise ParameterError(f"y[{row}] is {targets[row, output]}; every target must be finite")
+    return targets
 
 
 def check_sample_weights(sample_weight: Any, n_rows: int) -> Floats:

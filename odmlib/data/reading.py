@@ -134,21 +134,55 @@ def parse_stream(
         block_bytes = min(n_threads * BLOCK_BYTES, LARGEST_BLOCK_BYTES)
     parser = RowParser(*allowed_indices(features, zero_based), strict_lines, n_threads, chunk_bytes)
     start = (name, error) if whole_file else None
-    for block, begin, end in text_blocks(stream, start, min(block_bytes, FIRST_BLOCK_BYTES), block_bytes):
-        lines_before = parser.n_lines
-        fault = parser.feed(block, begin, end)
-        if fault is not None:
-            code, place, previous = fault
-            line = first_line + lines_before + block.count(b"\n", begin, place)
-            column = place + 1 - max(begin, block.rfind(b"\n", begin, place) + 1)
-            token = token_at(block, place)
-            message = describe(code, token, previous, features, zero_based)
-            message += header_hint(code, token) if line == 1 else ""
-            raise error(message, name, line, column)
+    for part in text_blocks(stream, start, min(block_bytes, FIRST_BLOCK_BYTES), block_bytes):
+        _feed(parser, part, name, first_line + parser.n_lines, features, zero_based, error)
     if whole_file and parser.n_rows == 0 and not may_be_empty:
         raise error("no rows found", name)
     width = parser.n_columns if features is None else features
     return *parser.finish(), width
+
+
+def read_parts(
+    source: Source, zero_based: bool = False, threads: int | None = None
+) -> Iterator[tuple[Dataset, Floats]]:
+    """`read_dataset` part by part, as the rows come: memory does not grow with the file, and rows of a pipe
+    are there before it ends. Each part is as wide as its rows ask for."""
+    n_threads = resolve_threads(threads)
+    most = min(n_threads * BLOCK_BYTES, LARGEST_BLOCK_BYTES)
+    n_lines, n_rows = 0, 0
+    with open_input(source) as stream:
+        start = (stream.name, DataFormatError)
+        for part in text_blocks(stream, start, min(most, FIRST_BLOCK_BYTES), most, as_it_comes=True):
+            parser = RowParser(*allowed_indices(None, zero_based), False, n_threads, CHUNK_BYTES)
+            _feed(parser, part, stream.name, 1 + n_lines, None, zero_based, DataFormatError)
+            n_lines, n_rows, width = n_lines + parser.n_lines, n_rows + parser.n_rows, parser.n_columns
+            if parser.n_rows:
+                indptr, indices, values, labels = parser.finish()
+                yield sound_rows(indptr, indices, values, width), labels
+        if n_rows == 0:
+            raise DataFormatError("no rows found", stream.name)
+
+
+def _feed(
+    parser: RowParser,
+    part: tuple[bytearray, int, int],
+    name: str,
+    first_line: int,
+    features: int | None,
+    zero_based: bool,
+    error: type[FileFormatError],
+) -> None:
+    """Parse whole lines of a block, the first of which has this number; a fault raises `error`."""
+    block, begin, end = part
+    fault = parser.feed(block, begin, end)
+    if fault is not None:
+        code, place, previous = fault
+        line = first_line + block.count(b"\n", begin, place)
+        column = place + 1 - max(begin, block.rfind(b"\n", begin, place) + 1)
+        token = token_at(block, place)
+        message = describe(code, token, previous, features, zero_based)
+        message += header_hint(code, token) if line == 1 else ""
+        raise error(message, name, line, column)
 
 
 def allowed_indices(features: int | None, zero_based: bool) -> tuple[int, int]:
@@ -158,12 +192,17 @@ def allowed_indices(features: int | None, zero_based: bool) -> tuple[int, int]:
 
 
 def text_blocks(
-    stream: ReadableInto, start: tuple[str, type[FileFormatError]] | None, first_bytes: int, most_bytes: int
+    stream: ReadableInto,
+    start: tuple[str, type[FileFormatError]] | None,
+    first_bytes: int,
+    most_bytes: int,
+    as_it_comes: bool = False,
 ) -> Iterator[tuple[bytearray, int, int]]:
     """Blocks of a stream, each with the place of whole lines in it; the very last line gets its line end.
 
     `start`: the stream begins a file of this name and may begin with a byte-order mark; that of UTF-16 raises
-    the error. Blocks grow up to `most_bytes`, and beyond for a line that is longer.
+    the error. Blocks grow up to `most_bytes`, and beyond for a line that is longer. `as_it_comes`: a block
+    need not be full where a read brought the end of a line.
     """
     block = bytearray(first_bytes + PADDING)
     filled = 0  # bytes of the block in use: at first those of an unfinished line
@@ -175,6 +214,8 @@ def text_blocks(
                 count = stream.readinto(view[filled:capacity])
                 filled += count or 0
                 ended = not count
+                if as_it_comes and block.find(b"\n", unfinished, filled) >= 0:
+                    break
         if ended and filled and block[filled - 1] != 0x0A:
             block[filled] = 0x0A
             filled += 1

@@ -14,6 +14,7 @@ def kernel_scores(
     coefficients: ArrayLike | Dataset,
     test: Dataset,
     threads: int = 1,
+    norms: Floats | None = None,
 ) -> Floats: ...
 def symmetric_terms(n: int) -> int: ...
 def training_scores(

@@ -28,10 +28,11 @@ cdef index_t PANEL_ROWS = 32      # of a symmetric product: a panel of panel.h h
 cdef index_t PARTS = 16           # of a symmetric product, each with sums of its own
 
 
-def kernel_scores(formula, support, coefficients, test, int threads=1):
+def kernel_scores(formula, support, coefficients, test, int threads=1, norms=None):
     """Scores of the test rows, float64: (n,) for coefficients (n_support,), (n, k) for (n_support, k).
 
-    Coefficients of many outputs may be a Dataset: a row per support row, a column per output.
+    Coefficients of many outputs may be a Dataset: a row per support row, a column per output. `norms`: the squared
+    length of every support row, where it is known.
 
     >>> from odmlib.data.dataset import Dataset
     >>> from odmlib.kernels.formula import KernelFormula
@@ -49,15 +50,17 @@ def kernel_scores(formula, support, coefficients, test, int threads=1):
     terms = Dataset.from_any(given.reshape(-1, 1) if flat else given, "coefficients")
     scores = np.zeros((test.n_rows, terms.n_features))
     if terms.n_nonzeros and test.n_rows:
-        add_scores(formula, support, terms, test, scores, threads)
+        add_scores(formula, support, terms, test, scores, threads, norms)
     if not np.isfinite(scores).all():
         raise ParameterError(f"values of the {formula.name} kernel overflow on these rows; scale the data"
                              + (" or lower the degree" if formula.name == "poly" else ""))
     return scores[:, 0] if flat else scores
 
 
-def add_scores(formula, support, terms, test, double[:, ::1] scores, int threads):
-    cdef const double[::1] support_norms = squared_norms(support.indptr, support.values)
+def add_scores(formula, support, terms, test, double[:, ::1] scores, int threads, norms):
+    cdef const double[::1] support_norms = squared_norms(support.indptr, support.values) if norms is None else norms
+    if support_norms.shape[0] != support.n_rows:
+        raise ValueError("kernel_scores: a squared length for every support row is needed")
     cdef const double[::1] test_norms = squared_norms(test.indptr, test.values)
     support, columns = support.compact(FEW_COLUMNS)
     if columns is not None:

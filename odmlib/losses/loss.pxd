@@ -1,6 +1,6 @@
 # MarginLoss: all that distinguishes one binary machine from another, as scalars of one row.
 #
-# `margin` is z = y f(x); `dual` is the row's signed multiplier a, with a = -slope(z) at the optimum;
+# `margin` is z = y f(x), less the row's target where the problem has targets; `dual` is the row's signed multiplier a, with a = -slope(z) at the optimum;
 # `cost` >= 0 is the row's weight in front of its loss (docs/internals/mathematics.md).
 
 cdef class MarginLoss:
@@ -31,6 +31,7 @@ cdef class MarginLoss:
 cdef class BandLoss(MarginLoss):
     cdef readonly double theta
     cdef readonly double nu
+    cdef readonly double centre
 
 
 cdef class MeanVarianceLoss(MarginLoss):

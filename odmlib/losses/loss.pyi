@@ -9,7 +9,8 @@ class MarginLoss:
 class BandLoss(MarginLoss):
     theta: float
     nu: float
-    def __init__(self, theta: float, nu: float) -> None: ...
+    centre: float
+    def __init__(self, theta: float, nu: float, centre: float = 1.0) -> None: ...
 
 class MeanVarianceLoss(MarginLoss):
     variance: float

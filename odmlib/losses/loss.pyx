@@ -78,22 +78,24 @@ cdef class MarginLoss:
 
 
 cdef class BandLoss(MarginLoss):
-    """ODM: cost [ max(0, 1-theta-z)^2 + nu max(0, z-1-theta)^2 ] with cost_i = C s_i / (1-theta)^2.
+    """ODM: cost [ max(0, c-theta-z)^2 + nu max(0, z-c-theta)^2 ] with c = 1 and cost_i = C s_i / (1-theta)^2.
 
-    Conjugate at -a:  -a + theta |a| + a^2 / (4 cost)  for a >= 0,  ... + a^2 / (4 nu cost)  for a < 0
-    (a < 0 is not allowed where nu = 0). theta = nu = 0 is the squared hinge.
+    Conjugate at -a:  -c a + theta |a| + a^2 / (4 cost)  for a >= 0,  ... + a^2 / (4 nu cost)  for a < 0
+    (a < 0 is not allowed where nu = 0). theta = nu = 0 is the squared hinge. A band around the centre c = 0 of the
+    residuals z is the squared epsilon-insensitive loss of regression.
     """
 
-    def __init__(self, double theta, double nu):
+    def __init__(self, double theta, double nu, double centre=1.0):
         self.theta = theta
         self.nu = nu
+        self.centre = centre
 
     def __reduce__(self):
-        return BandLoss, (self.theta, self.nu)
+        return BandLoss, (self.theta, self.nu, self.centre)
 
     cdef double value(self, double margin, double cost) noexcept nogil:
-        cdef double short = 1 - self.theta - margin
-        cdef double over = margin - 1 - self.theta
+        cdef double short = self.centre - self.theta - margin
+        cdef double over = margin - self.centre - self.theta
         if short > 0:
             return cost * short * short
         if over > 0:
@@ -101,8 +103,8 @@ cdef class BandLoss(MarginLoss):
         return 0.0
 
     cdef double slope(self, double margin, double cost) noexcept nogil:
-        cdef double short = 1 - self.theta - margin
-        cdef double over = margin - 1 - self.theta
+        cdef double short = self.centre - self.theta - margin
+        cdef double over = margin - self.centre - self.theta
         if short > 0:
             return -2 * cost * short
         if over > 0:
@@ -110,18 +112,18 @@ cdef class BandLoss(MarginLoss):
         return 0.0
 
     cdef double curvature(self, double margin, double cost) noexcept nogil:
-        if margin < 1 - self.theta:
+        if margin < self.centre - self.theta:
             return 2 * cost
-        if margin > 1 + self.theta:
+        if margin > self.centre + self.theta:
             return 2 * self.nu * cost
         return 0.0
 
     cdef double expand(self, double margin, double cost, double *slope, double *curvature) noexcept nogil:
         # one call a row in Newton's pass over the data: worth its own lines
-        cdef double beyond = 1 - self.theta - margin
+        cdef double beyond = self.centre - self.theta - margin
         cdef double side = cost
         if beyond <= 0:
-            beyond = 1 + self.theta - margin
+            beyond = self.centre + self.theta - margin
             side = self.nu * cost
             if beyond >= 0:
                 slope[0] = curvature[0] = 0.0
@@ -136,11 +138,11 @@ cdef class BandLoss(MarginLoss):
         cdef double side = cost if dual > 0 else self.nu * cost
         if side <= 0:
             return INFINITY
-        return -dual + self.theta * fabs(dual) + dual * dual / (4 * side)
+        return -self.centre * dual + self.theta * fabs(dual) + dual * dual / (4 * side)
 
     cdef double dual_argmin(self, double margin_without, double h, double cost) noexcept nogil:
         # ridge = 1 / (2 side) > 0 keeps the quotient defined for an all-zero row (h = 0)
-        cdef double u = 1 - margin_without
+        cdef double u = self.centre - margin_without
         cdef double side
         if u > self.theta:
             side = cost
@@ -158,11 +160,11 @@ cdef class BandLoss(MarginLoss):
         cdef double side, inner
         if dual != 0:
             side = cost if dual > 0 else self.nu * cost
-            inner = margin - 1 + dual / (2 * side)
+            inner = margin - self.centre + dual / (2 * side)
             return fabs(inner + self.theta if dual > 0 else inner - self.theta)
         if cost <= 0:
             return 0.0
-        inner = 1 - margin
+        inner = self.centre - margin
         if inner > self.theta:
             return inner - self.theta
         if inner < -self.theta and self.nu > 0:
@@ -171,10 +173,10 @@ cdef class BandLoss(MarginLoss):
 
     cdef double conjugate_slope(self, double dual, double cost) noexcept nogil:
         if dual > 0:
-            return -1 + self.theta + dual / (2 * cost)
+            return -self.centre + self.theta + dual / (2 * cost)
         if dual < 0:
-            return -1 - self.theta + dual / (2 * self.nu * cost)
-        return -1.0
+            return -self.centre - self.theta + dual / (2 * self.nu * cost)
+        return -self.centre
 
     cdef double piece(self, double dual, double direction, double cost, double *low, double *high) noexcept nogil:
         cdef bint positive = dual > 0 or (dual == 0 and direction >= 0)

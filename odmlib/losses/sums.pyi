@@ -21,4 +21,5 @@ def evaluate(
     margins: Floats,
     curvatures: Floats,
     threads: int = 1,
+    targets: Floats | None = None,
 ) -> tuple[float, Floats]: ...

@@ -8,7 +8,7 @@ from libc.string cimport memset
 from odmlib._core.parallel cimport odm_task, parallel_for
 from odmlib._core.rows cimport Rows
 from odmlib._core.types cimport index_t
-from odmlib._core.views cimport data_of
+from odmlib._core.views cimport data_of, target_of, targets_data
 from odmlib.losses.loss cimport MarginLoss
 
 import numpy as np
@@ -136,6 +136,7 @@ cdef struct PointJob:
     const double *w
     const double *y
     const double *costs
+    const double *targets   # NULL: all 0
     double *margins
     double *curvatures
     double *gradients       # one of the losses per chunk
@@ -150,7 +151,7 @@ cdef void evaluate_chunk(void *context, index_t chunk) noexcept nogil:
     if job.n_columns > 0:  # memset may not be given NULL
         memset(gradient, 0, job.n_columns * sizeof(double))
     for i in range(job.starts[chunk], job.starts[chunk + 1]):
-        margin = job.y[i] * (<Rows>job.rows).dot(i, job.w)
+        margin = job.y[i] * (<Rows>job.rows).dot(i, job.w) - target_of(job.targets, i)
         job.margins[i] = margin
         total += (<MarginLoss>job.loss).expand(margin, job.costs[i], &slope, job.curvatures + i)
         if slope != 0:
@@ -159,7 +160,7 @@ cdef void evaluate_chunk(void *context, index_t chunk) noexcept nogil:
 
 
 def evaluate(Rows rows, const double[::1] y, const double[::1] costs, MarginLoss loss, const double[::1] w,
-             double[::1] margins, double[::1] curvatures, int threads=1):
+             double[::1] margins, double[::1] curvatures, int threads=1, const double[::1] targets=None):
     """(sum of losses, its gradient in w) of a linear machine; fills margin and curvature of every row.
 
     One pass: a row is added to the gradient while it is still in the processor's cache.
@@ -173,6 +174,7 @@ def evaluate(Rows rows, const double[::1] y, const double[::1] costs, MarginLoss
     cdef PointJob job
     job.rows, job.loss, job.starts, job.n_columns = <void *>rows, <void *>loss, &starts[0], rows.n_columns
     job.w, job.y, job.costs = data_of(w), data_of(y), data_of(costs)
+    job.targets = targets_data(targets, rows.n_rows)
     job.margins, job.curvatures = data_of(margins), data_of(curvatures)
     job.gradients, job.totals = data_of(gradients.reshape(-1)), data_of(totals)
     with nogil:

@@ -194,7 +194,7 @@ def _report(
     if len(results) > 1:
         report["tasks"] = [
             {
-                "labels": [labels[side] for side in sides if side is not None],
+                "labels": [labels[side] for side in sides if side is not None and labels],
                 "status": result.status,
                 "iterations": result.iterations,
                 "primal": result.primal,

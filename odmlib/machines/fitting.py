@@ -67,7 +67,7 @@ def fit_classes(
     kind = LinearData if machine.has_weights(formula.name) else KernelData
     data = (prepare or kind)(machine, problem, formula, scheme, start)
     need, cache = data.memory(control)
-    n_tasks = n_outputs(scheme, len(problem.labels))
+    n_tasks = n_outputs(scheme, len(problem.labels) if problem.targets is None else problem.targets.shape[1])
     margins = TrainingMargins(scheme, problem.rows.n_rows)
     open_rows = OpenRows(scheme, np.flatnonzero(problem.codes < 0), n_tasks)
     outcomes: dict[int, tuple[SolverResult, tuple[int, int | None], tuple[Places, Floats]]] = {}
@@ -200,7 +200,9 @@ class KernelData(TaskData):
         """One-vs-rest tasks want the same rows: all of them computed once where they fit, else a cache that
         one task leaves to the next. One-vs-one tasks have rows of their own, short ones."""
         budget, n_rows = self.machine.options.cache_bytes, self.problem.rows.n_rows
-        if self.scheme == "binary":
+        if self.scheme == "binary" or (
+            self.problem.targets is not None and self.problem.targets.shape[1] == 1
+        ):
             return (lambda task: budget), None
         from odmlib.solvers.kernel.precision import EXACT_ROWS
 
@@ -210,7 +212,7 @@ class KernelData(TaskData):
             n_rows = len(task.signs)
             return bytes_for_all(n_rows, float64 or n_rows <= EXACT_ROWS)
 
-        if self.scheme != "ovr" or not self.machine.shares_cache:
+        if self.scheme not in ("ovr", "regression") or not self.machine.shares_cache:
             return own, None
         cache = RowCache(self.kernel, budget, float64)
         if cache.capacity < n_rows:

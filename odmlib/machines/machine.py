@@ -35,10 +35,11 @@ class Task:
     signs: Floats
     weights: Floats
     rows: Places | None = None  # ascending rows of the data; None: all
+    targets: Floats | None = None  # of regression, whose signs are all +1
 
 
 class Machine:
-    """Base of the binary machines, made for one run: options and the sum of the row weights."""
+    """Base of the machines of one margin per row, made for one run: options and the sum of row weights."""
 
     linear_solver = True  # False: a linear kernel is solved as any other and made weights of afterwards
     shares_cache = True  # whether `solve_kernel` takes rows from a shared cache; else from its own
@@ -96,7 +97,7 @@ class Machine:
         self, rows: Rows, task: Task, control: Control, resources: Resources, start: WarmStart | None
     ) -> SolverResult:
         """`rows` are the task's; the start has weights. The result has weights and margins."""
-        problem = LinearProblem(rows, task.signs, self.costs(task.weights), self.loss())
+        problem = LinearProblem(rows, task.signs, self.costs(task.weights), self.loss(), task.targets)
         return self.linear_engine()(
             problem, control, resources, start, solver=self.options.solver, shrinking=self.options.shrinking
         )
@@ -115,13 +116,14 @@ class Machine:
         The multiple t a of its duals a with the largest dual value; its scores are t times theirs.
         """
         loss, costs = self.loss(), self.costs(task.weights)
-        t = best_multiple(loss, costs, last.duals, inner(last.duals, last.margins))
+        scores = last.margins if task.targets is None else last.margins + task.targets
+        t = best_multiple(loss, costs, last.duals, inner(last.duals, scores), targets=task.targets)
         if t == 0:
             return None
         duals = t * last.duals
         if not loss.smooth:
             duals = np.minimum(duals, costs)  # a last digit above would be outside of the conjugate's domain
-        return WarmStart(duals=duals, scores=t * task.signs * last.margins)
+        return WarmStart(duals=duals, scores=t * task.signs * scores)
 
     def solve_kernel(
         self, kernel: Kernel, task: Task, control: Control, resources: Resources, start: WarmStart | None
@@ -132,7 +134,7 @@ class Machine:
         """
         from odmlib.solvers.kernel.working_set import solve_working_set
 
-        problem = KernelProblem(kernel, task.signs, self.costs(task.weights), self.loss())
+        problem = KernelProblem(kernel, task.signs, self.costs(task.weights), self.loss(), task.targets)
         return solve_working_set(problem, control, resources, start, shrinking=self.may_shrink(kernel))
 
     def may_shrink(self, kernel: Kernel) -> bool:

@@ -33,11 +33,18 @@ class Start:
             raise ParameterError(
                 f"the model to start from is of scheme {init.scheme}, this training is of scheme {scheme}"
             )
+        if problem.targets is not None and init.n_outputs != problem.targets.shape[1]:
+            raise ParameterError(
+                f"the model to start from has {init.n_outputs} outputs, "
+                f"the data have {problem.targets.shape[1]} targets per row"
+            )
         self.init = init
         self.position = [theirs.index(label) for label in ours]
 
     def _output(self, task: Task) -> tuple[float, Function]:
         """Their function for a task and +1, or -1 where they take its sides the other way round."""
+        if task.targets is not None:
+            return 1.0, self.init.function.output(task.output)
         first, second = task.sides
         a = self.position[first]
         if second is None:
@@ -62,7 +69,8 @@ class Start:
         sign, function = self._output(task)
         if task.rows is not None:
             rows = rows.take(task.rows)
-        return sign * task.signs * function.scores(self._readable(rows), threads)[:, 0]
+        margins = sign * task.signs * function.scores(self._readable(rows), threads)[:, 0]
+        return margins if task.targets is None else margins - task.targets
 
     def scores(self, rows: Dataset, threads: int) -> Floats:
         """Scores under another model with one output per label, in the order of the problem's labels."""

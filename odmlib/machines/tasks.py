@@ -22,6 +22,10 @@ def make_tasks(problem: Problem, scheme: str) -> Iterator[Task]:
             rows = np.sort(np.concatenate([members[first], members[second]]))
             signs = np.where(codes[rows] == first, 1.0, -1.0)
             yield Task(output, (int(first), int(second)), signs, weights[rows], rows)
+    elif problem.targets is not None:
+        ones = np.ones(len(codes))
+        for output, targets in enumerate(np.ascontiguousarray(problem.targets.T)):
+            yield Task(output, (output, None), ones, weights, targets=targets)
     elif scheme == "ovr":
         for code in range(len(problem.labels)):
             yield Task(code, (code, None), problem.signs_of(code), weights)
@@ -34,11 +38,13 @@ class TrainingMargins:
 
     def __init__(self, scheme: str, n_rows: int):
         self.scheme = scheme
-        self.own = np.full(n_rows, np.inf)
+        self.own = np.full(n_rows, 0.0 if scheme == "regression" else np.inf)
         self.best_other = np.full(n_rows, -np.inf if scheme == "ovr" else 0.0)
 
     def add(self, task: Task, margins: Floats) -> None:
-        if self.scheme == "ovr":
+        if self.scheme == "regression":  # the largest residual of several
+            self.own = np.where(np.abs(margins) >= np.abs(self.own), margins, self.own)
+        elif self.scheme == "ovr":
             positive = task.signs > 0
             self.own[positive] = margins[positive]
             rest = task.signs < 0

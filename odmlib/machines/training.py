@@ -13,13 +13,22 @@ from odmlib.machines.kmomd import KmOmd
 from odmlib.machines.machine import Machine
 from odmlib.machines.odm import Odm
 from odmlib.machines.odml import Odml
+from odmlib.machines.odmo import Odmo
+from odmlib.machines.odmr import Odmr
 from odmlib.machines.svm import Svm
 from odmlib.model.model import Model
 from odmlib.names import SEMI_SUPERVISED_MACHINES
 from odmlib.options import TrainOptions, option_fields
 
 # machines that need nothing but their class
-PLAIN_MACHINES: dict[str, type[Machine]] = {"svm": Svm, "odml": Odml, "odm": Odm, "kmomd": KmOmd}
+PLAIN_MACHINES: dict[str, type[Machine]] = {
+    "svm": Svm,
+    "odml": Odml,
+    "odm": Odm,
+    "kmomd": KmOmd,
+    "odmr": Odmr,
+    "odmo": Odmo,
+}
 
 
 def fitter_of(machine: str) -> Fitter:
@@ -67,6 +76,10 @@ def make_settings(options: dict[str, Any]) -> TrainOptions:
 
 def make_problem(X: Any, y: Any, options: TrainOptions) -> Problem:
     """The data as the machine takes them: only a semi-supervised one knows rows without a label."""
+    if options.declaration.learns == "targets":
+        return Problem.from_targets(X, y, options.sample_weight)
+    if options.declaration.learns == "one class":
+        return Problem.of_one_class(X, y, options.sample_weight)
     marker = options.unlabeled if options.machine in SEMI_SUPERVISED_MACHINES else None
     return Problem.from_arrays(X, y, options.sample_weight, options.class_weight, marker)
 

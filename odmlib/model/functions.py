@@ -8,18 +8,21 @@ part in few of them. `offsets` are subtracted from the outputs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from odmlib._core.arrays import Columns, Floats, Places
+from odmlib.data._border import all_finite
 from odmlib.data.dataset import Dataset, sound_rows, summed_rows
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 
 DENSE_COLUMNS = 1 << 16  # wider weight vectors stay sparse unless the rows are large too
 BLOCK_WEIGHTS = 1 << 22  # weights that are held dense at a time: 32 MB
+KEPT_WEIGHTS = 1 << 16  # weights that a function keeps dense from one call to the next: 512 kB
 
 
 def weighted_sums(rows: Dataset, columns: Columns, terms: Dataset, threads: int) -> Floats:
@@ -27,8 +30,6 @@ def weighted_sums(rows: Dataset, columns: Columns, terms: Dataset, threads: int)
 
     A huge column number costs no memory.
     """
-    from odmlib._core.rows import Rows
-
     if rows.n_features <= max(DENSE_COLUMNS, rows.n_nonzeros):
         known = columns < rows.n_features
         if not known.all():
@@ -37,7 +38,6 @@ def weighted_sums(rows: Dataset, columns: Columns, terms: Dataset, threads: int)
     else:
         rows = rows.on_columns(columns)
         width, places = len(columns), np.arange(len(columns))
-    data = Rows(rows)
     place_of_each, n_outputs = places[terms.row_of_each()], terms.n_features
     step = max(1, BLOCK_WEIGHTS // max(1, width))
     sums = np.empty((rows.n_rows, n_outputs))
@@ -46,18 +46,24 @@ def weighted_sums(rows: Dataset, columns: Columns, terms: Dataset, threads: int)
         inside = slice(None) if step >= n_outputs else (terms.indices >= first) & (terms.indices < last)
         weights = np.zeros((width, last - first))
         weights[place_of_each[inside], terms.indices[inside] - first] = terms.values[inside]
-        if n_outputs == 1:
-            sums[:, 0] = data.product(weights[:, 0], threads)
-        else:
-            sums[:, first:last] = data.products(weights, threads)
+        sums[:, first:last] = _products(rows, weights, threads)
     return sums
+
+
+def _products(rows: Dataset, weights: Floats, threads: int) -> Floats:
+    """X W for dense weights, a column per output."""
+    from odmlib._core.rows import Rows
+
+    if weights.shape[1] == 1:
+        return np.asarray(Rows(rows).product(weights[:, 0], threads)).reshape(-1, 1)
+    return np.asarray(Rows(rows).products(weights, threads))
 
 
 def _less_offsets(sums: Floats, offsets: Floats, constants: Floats | None = None) -> Floats:
     """The scores of a function; ParameterError unless all of them are finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         scores = (sums if constants is None else sums + constants) - offsets
-    if not np.isfinite(scores).all():
+    if not all_finite(scores.reshape(-1)):
         raise ParameterError("decision values overflow on these rows; scale the data")
     return scores
 
@@ -97,6 +103,10 @@ class _Function:
     def n_outputs(self) -> int:
         return self.terms.n_features
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is kept from one call to the next stays at home."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
 
 @dataclass(frozen=True, init=False)
 class LinearFunction(_Function):
@@ -128,10 +138,30 @@ class LinearFunction(_Function):
         return self.terms.to_dense()
 
     def scores(self, rows: Dataset, threads: int) -> Floats:
-        sums = weighted_sums(rows, self.columns, self.terms, threads)
+        weights = self._kept_weights(rows.n_features)
+        if weights is None:
+            sums = weighted_sums(rows, self.columns, self.terms, threads)
+        else:
+            sums = _products(rows, weights, threads)
+        return _less_offsets(sums, self.offsets, self._constants)
+
+    @cached_property
+    def _constants(self) -> Floats:
         with np.errstate(over="ignore"):
-            constants = self.bias * self.bias_weights
-        return _less_offsets(sums, self.offsets, constants)
+            return np.asarray(self.bias * self.bias_weights)
+
+    def _kept_weights(self, width: int) -> Floats | None:
+        """All weights of rows of this width, kept for the next rows; None where they take too much memory."""
+        if width * self.n_outputs > KEPT_WEIGHTS:
+            return None
+        kept = self.__dict__.get("_kept")
+        if kept is None or len(kept) != width:
+            kept = np.zeros((width, self.n_outputs))
+            known = self.columns[self.terms.row_of_each()] < width
+            places = self.columns[self.terms.row_of_each()][known]
+            kept[places, self.terms.indices[known]] = self.terms.values[known]
+            _set(self, _kept=kept)
+        return kept
 
     def output(self, place: int) -> LinearFunction:
         """The function of one output alone."""
@@ -177,8 +207,12 @@ class KernelFunction(_Expansion):
     def scores(self, rows: Dataset, threads: int) -> Floats:
         from odmlib.kernels.expansion import kernel_scores
 
-        sums = kernel_scores(self.formula, self.vectors, self.terms, rows, threads)
+        sums = kernel_scores(self.formula, self.vectors, self.terms, rows, threads, self._norms)
         return _less_offsets(sums, self.offsets)
+
+    @cached_property
+    def _norms(self) -> Floats:
+        return self.vectors.squared_norms()
 
     def output(self, place: int) -> KernelFunction:
         """The function of one output alone."""
@@ -203,7 +237,7 @@ class RoutedFunction(KernelFunction):
         return 1
 
     def scores(self, rows: Dataset, threads: int) -> Floats:
-        both = KernelFunction(self.formula, self.vectors, self.terms, self.offsets).scores(rows, threads)
+        both = super().scores(rows, threads)
         region = both[:, self.n_regions :].argmax(axis=1)
         return both[np.arange(rows.n_rows), region].reshape(-1, 1)
 

@@ -42,16 +42,17 @@ class Model:
 
     machine: str  #: its name
     formula: KernelFormula  #: the kernel with its numbers
-    labels: NDArray  #: in order of first appearance, +1 before -1
+    labels: NDArray  #: in order of first appearance, +1 before -1; none in regression
     n_features: int  #: width of the training rows
     function: Function  #: weights or support vectors
     parameters: dict[str, Any]  #: every parameter of machine and kernel, as used
     report: dict[str, Any]  #: how training went
     zero_based: bool = False  #: how the training file counted its features
-    scheme: str = "binary"  #: or ovo, ovr, joint
+    scheme: str = "binary"  #: or ovo, ovr, joint, regression
     extras: dict[str, Any] = field(
         default_factory=dict
     )  #: optional parts of the file: EXTRAS in model/text_writer.py
+    lists: dict[str, tuple[float, ...]] = field(default_factory=dict)  #: LISTS in model/text_writer.py
     training_margins: Floats | None = None  #: of every training row; not part of the model file
     assigned: NDArray | None = None  #: labels found for the unlabeled rows, in their order; likewise
     columns: tuple[str, ...] | None = None  #: names of the features, where the training data had any
@@ -117,19 +118,31 @@ class Model:
 
         Two classes: one value, positive for labels[0], otherwise labels[1]. More: a line of values, one per
         class (scheme ovr, joint) or per pair of classes (scheme ovo; positive for the first of the pair).
+        Regression: what `predict` returns.
         """
-        scores = self.function.scores(self._fitting(X), resolve_threads(threads))
-        return scores[:, 0] if self.scheme == "binary" else scores
+        rows = self.fitting(X)
+        return self._shaped(self.function.scores(rows, resolve_threads(threads, rows.n_rows)))
+
+    def _shaped(self, scores: Floats) -> Floats:
+        one = self.scheme == "binary" or (self.is_regression and self.n_outputs == 1)
+        return scores[:, 0] if one else scores
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the outputs themselves are predicted; such a model has no labels."""
+        return self.scheme == "regression"
 
     def predict(self, X: Any, threads: int | None = None) -> NDArray:
-        """One label per row, of the type given to `train`."""
+        """One label per row, of the type given to `train`; regression: a number, or a line of numbers."""
+        if self.is_regression:
+            return self.decision_function(X, threads)
         return self.labels[self.positions(X, threads)]
 
     def positions(self, X: Any, threads: int | None = None) -> Codes:
         """The position in `labels` of the label predicted for every row."""
-        rows = self._fitting(X)
+        rows = self.fitting(X)
         found = np.empty(rows.n_rows, dtype=np.int64)
-        for part, scores in self.score_blocks(rows, resolve_threads(threads)):
+        for part, scores in self.score_blocks(rows, resolve_threads(threads, rows.n_rows)):
             found[part] = winners(self.scheme, scores, self.n_classes)
         return found
 
@@ -138,6 +151,9 @@ class Model:
     ) -> Iterator[tuple[slice, Floats]]:
         """Outputs of some rows at a time: with many pairs of classes all of them are too much to hold."""
         step = max(1, most // self.n_outputs)
+        if 0 < rows.n_rows <= step:
+            yield slice(0, rows.n_rows), self.function.scores(rows, threads)
+            return
         for begin in range(0, max(1, rows.n_rows), step):
             part = slice(begin, min(begin + step, rows.n_rows))
             yield part, self.function.scores(rows.part(part.start, part.stop), threads)
@@ -147,7 +163,7 @@ class Model:
         the predicted label, except in models of LIBSVM, which predicts the most probable label only where it
         gives probabilities. The model must have been trained with probability=True."""
         self.require_probabilities()
-        rows = self._fitting(X)
+        rows = self.fitting(X)
         result = np.empty((rows.n_rows, self.n_classes))
         for part, scores in self.score_blocks(rows, resolve_threads(threads)):
             result[part] = self.probabilities_for(scores)
@@ -170,6 +186,75 @@ class Model:
             none = "the model holds no probabilities; train it with"
             raise ParameterError(f"{none} probability=True", shell=f"{none} odm-train -b 1")
 
+    def p_values(self, X: Any, threads: int | None = None) -> Floats:
+        """Novelty detection: of every row, the part of rows like the training rows that look as novel."""
+        return self.p_values_for(self.decision_function(X, threads))
+
+    def p_values_for(self, values: Floats) -> Floats:
+        """The p-values that belong to decision values."""
+        if "conformal_scores" not in self.lists:
+            raise ParameterError("the model holds no p-values; those are of machine odmo")
+        scores, levels = (np.array(self.lists[f"conformal_{name}"]) for name in ("scores", "levels"))
+        return np.append(levels, 1.0)[np.searchsorted(scores, values, side="right")]
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, threads: int | None = None) -> Floats:
+        """Regression: the ends of an interval for every row that holds the target of a new row with this
+        probability. The model must have been trained with coverage=True."""
+        low, high = self.interval(coverage)
+        return np.add.outer(self.predict(X, threads), np.array([low, high]))
+
+    def interval(self, coverage: float) -> tuple[float, float]:
+        """What is added to a prediction to get the ends of its interval."""
+        if "residual_scores" not in self.lists:
+            raise ParameterError(
+                "the model holds no residuals of left-out rows; train it with odm-train --coverage 1 (in "
+                "Python: coverage=True)"
+            )
+        scores, levels = (np.array(self.lists[f"residual_{name}"]) for name in ("scores", "levels"))
+        missed = (1 - coverage) / 2 * (1 + 1e-12)
+        below, above = np.flatnonzero(levels <= missed), np.flatnonzero(1 - levels <= missed)
+        if not 0 < coverage < 1 or len(below) == 0 or len(above) == 0:
+            most = 1 - 2 * max(float(levels[0]), 1 - float(levels[-1]))
+            raise ParameterError(f"coverage must be above 0 and at most {most:.4g} here, found {coverage}")
+        return float(scores[below[-1]]), float(scores[above[0]])
+
+    def predict_set(self, X: Any, coverage: float = 0.9, threads: int | None = None) -> NDArray[np.bool_]:
+        """Which labels belong to the set of every row: a line per row, a column per label in the order of
+        `labels`. The sets hold the true label of about `coverage` of the rows (docs/label-sets.md). The model
+        must have been trained with coverage=True.
+
+        >>> import numpy as np, odmlib
+        >>> X, y = odmlib.read_data("data/wdbc.train.txt")
+        >>> model = odmlib.train(X, y, coverage=True)
+        >>> inside = model.predict_set(X, 0.9)
+        >>> bool(0.85 < inside[np.arange(len(y)), model.codes_of(y)].mean() <= 1)
+        True
+        """
+        threshold = self.threshold_for(coverage)
+        rows = self.fitting(X)
+        found = np.empty((rows.n_rows, self.n_classes), dtype=bool)
+        for part, scores in self.score_blocks(rows, resolve_threads(threads, rows.n_rows)):
+            found[part] = self.sets_for(scores, threshold)
+        return found
+
+    def sets_for(self, scores: Floats, threshold: float) -> NDArray[np.bool_]:
+        """The sets that belong to decision values: the labels whose margin is at least the threshold."""
+        from odmlib.model.label_sets import class_margins
+
+        scores = scores.reshape(-1, self.n_outputs)
+        return np.asarray(class_margins(self.scheme, scores, self.n_classes) >= threshold)
+
+    def threshold_for(self, coverage: float) -> float:
+        """The margin from which on a label belongs to the set."""
+        from odmlib.model.label_sets import threshold_for
+
+        if "coverage_margins" not in self.extras:
+            raise ParameterError(
+                "the model holds no numbers for label sets; train it with odm-train --coverage 1 (in Python: "
+                "coverage=True)"
+            )
+        return threshold_for(self.extras["coverage_margins"], coverage)
+
     def labels_for(self, scores: Floats) -> NDArray:
         """The labels that belong to decision values."""
         return self.labels[self.positions_for(scores)]
@@ -180,8 +265,10 @@ class Model:
 
     def margins(self, X: Any, y: Any, threads: int | None = None) -> Floats:
         """By how much the class of every row wins (model/schemes.py); two classes: its decision value, turned
-        to be positive where y is predicted."""
-        given, rows = np.asarray(y).ravel(), self._fitting(X)
+        to be positive where y is predicted. Regression: the residual, prediction less target."""
+        if self.is_regression:
+            return self.predict(X, threads) - np.asarray(y, dtype=np.float64)
+        given, rows = np.asarray(y).ravel(), self.fitting(X)
         if len(given) != rows.n_rows:
             raise ParameterError(f"X has {rows.n_rows} rows but y has {len(given)} labels")
         codes = self.codes_of(given)
@@ -194,7 +281,9 @@ class Model:
         """How the model does on rows with the labels y: accuracy, errors per class, rankings."""
         from odmlib.model.evaluation import Evaluation
 
-        return Evaluation.of(self, self._fitting(X), y, threads)
+        if self.is_regression:
+            raise ParameterError("an evaluation is about labels; a model of regression has none")
+        return Evaluation.of(self, self.fitting(X), y, threads)
 
     def codes_of(self, given: NDArray) -> Codes:
         """The position in `labels` of every given label; a label that the model does not know is an error."""
@@ -208,6 +297,8 @@ class Model:
 
     def known_codes(self, given: NDArray) -> Codes:
         """The position in `labels` of every given label, -1 where the model does not know it."""
+        if self.machine == "odmo":  # as in Problem.of_one_class
+            return (given == -1).astype(np.int64)
         codes = np.full(len(given), -1, dtype=np.int64)
         for place, label in enumerate(self.labels):
             codes[given == label] = place
@@ -265,7 +356,7 @@ class Model:
         """Number of support vectors; None for a linear machine, which keeps none."""
         return self.function.n_vectors
 
-    def _fitting(self, X: Any) -> Dataset:
+    def fitting(self, X: Any) -> Dataset:
         """X as rows of this model's width: narrower sparse rows are fine, wider ones are cut and told."""
         rows = Dataset.from_any(X)
         if self.columns is not None and (names := column_names(X)) is not None:

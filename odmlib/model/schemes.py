@@ -5,6 +5,7 @@
             is a vote for the earlier label; most votes win, the earlier label where they are equal
     ovr     one-vs-rest: an output per class, the largest wins, the earlier label where they are equal
     joint   as ovr, but trained as one machine
+    regression  an output per target, which is what is predicted
 
 The margin of a row says by how much its own class wins: binary y f; ovr and joint the output of its class
 less the largest other one; ovo the smallest of its class's outputs against each other class, so that a

@@ -22,11 +22,15 @@ per output, or a section of coefficients before the vectors; an output without a
 A model that sends rows to one of K regions (key `regions`, RoutedFunction in model/functions.py) has 2 K
 columns of coefficients, and as many offsets, though it has one output.
 
+A model of regression (scheme regression) has the key `outputs` instead of `label_type` and `labels`.
+
 Optional keys: scheme (binary where it is missing), columns (names of the features, JSON strings), offsets
-(one per output, 0 where missing), margin_quantiles, and EXTRAS of text_writer.py. `status converted` says
-that another program trained the model; what it does not tell (C, objective, gap, margins ...) is then
-missing. Numbers are written so that they read back exactly. Counts in the header are only compared with what
-the file holds; no memory is taken on their word. Nothing in the file depends on the clock or on threads.
+(one per output, 0 where missing), margin_quantiles, compressed_from (support vectors before odm-compress),
+and EXTRAS and LISTS of text_writer.py.
+`status converted` says that another program trained the model; what it does not tell (C, objective, gap,
+margins ...) is then missing. Numbers are written so that they read back exactly. Counts in the header are
+only compared with what the file holds; no memory is taken on their word. Nothing in the file depends on the
+clock or on threads.
 
 The binary form is numpy's npz (npz_file.py). The array `header` is the text up to the first section's line;
 each section has arrays of its leading numbers and of its rows: SV_leading, SV_starts, SV_columns, SV_values.
@@ -39,6 +43,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -51,6 +56,7 @@ from odmlib.data.labels import are_distinct, python_label, read_labels, show_lab
 from odmlib.data.reading import parse_rows
 from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
 from odmlib.kernels.formula import KernelFormula
+from odmlib.machines.declarations import DECLARATIONS
 from odmlib.model.functions import (
     Function,
     KernelFunction,
@@ -59,16 +65,15 @@ from odmlib.model.functions import (
     RoutedFunction,
 )
 from odmlib.model.model import Model
-from odmlib.model.npz_file import MAGIC as NPZ_MAGIC
-from odmlib.model.npz_file import read_npz
 from odmlib.model.schemes import n_outputs
-from odmlib.model.text_writer import EXTRAS, MAGIC, VERSION, array_names
+from odmlib.model.text_writer import EXTRA_LENGTHS, EXTRAS, LISTS, MAGIC, VERSION, array_names
 from odmlib.names import CONVERTED, KERNELS, MACHINES, QUANTILES, SCHEMES, STATUSES
 from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
 
 DATA_LINE = re.compile(rb"[-+.\deE]+([ \t]+\d+:|[ \t]*\r?\n|,|$)")  # a row of LIBSVM's format, or of CSV
 FOREIGN_KEYS = {b"svm_type": "libsvm", b"solver_type": "liblinear"}  # of their headers
 FOREIGN_FORMS = tuple(FOREIGN_KEYS.values())
+BINARY_MAGIC = b"PK\x03\x04"  # of a zip file
 FREE_OUTPUTS = 1 << 20  # more outputs than this must be backed by as many bytes of the file
 
 
@@ -114,7 +119,7 @@ def read_text(source: Source, max_unpacked: int | None) -> tuple[bytearray | mem
         with open_input(source, max_unpacked, small=True) as stream:
             while len(text) < len(MAGIC) + 1 and (more := stream.read(1 << 16)):
                 text += more
-            if text.startswith(NPZ_MAGIC):
+            if text.startswith(BINARY_MAGIC):
                 return read_binary(stream, text), stream.name
             if form_of(text) not in FOREIGN_FORMS:
                 check_magic(bytes(text[:200]), stream.name)
@@ -242,27 +247,22 @@ class ModelReader:
         formula, parameters = self._parameters(machine)
         tool = self.take("tool", str, "the program that made the file")
         scheme = self.take_if_there("scheme", _one_of(SCHEMES), "one of " + ", ".join(SCHEMES), "binary")
-        label_type = self.take("label_type", str, "a type of label")
-        labels = self.take("labels", lambda text: _labels(label_type, text), "labels")
-        if scheme == "binary" and (len(labels) != 2 or labels[0] == labels[1]):
-            raise self.fault(f"labels: expected two different labels, found {show_labels(labels)}")
-        if len(labels) < 2 or not are_distinct(labels):
-            raise self.fault(f"labels: expected two or more different labels, found {show_labels(labels)}")
-        outputs = n_outputs(scheme, len(labels))
-        if outputs > max(FREE_OUTPUTS, self.size):
-            raise self.fault(
-                f"labels: {len(labels)} classes make {outputs} outputs, more than the file can hold"
-            )
+        if (scheme == "regression") != (DECLARATIONS[machine].learns == "targets"):
+            raise self.fault(f"scheme: machine {machine} has no models of scheme {scheme}")
+        labels, outputs = self._labels_and_outputs(scheme)
         n_features = self.take("features", whole(MAX_FEATURES), f"a whole number up to {MAX_FEATURES}")
         zero_based = self.take("zero_based", _one_of(("0", "1")), "0 or 1") == "1"
         columns = self.take_if_there("columns", partial(_columns, n_features), "names of the features", None)
         report = self._report(machine, formula.name, parameters, scheme, labels, n_features, tool)
         function = self._function(formula, n_features, outputs)
         extras = {
-            key: tuple(self.take_numbers(key, outputs).tolist()) for key in EXTRAS if key in self.fields
+            key: tuple(self.take_numbers(key, EXTRA_LENGTHS.get(key, outputs)).tolist())
+            for key in EXTRAS
+            if key in self.fields
         }
         if len({key in extras for key in ("probability_slopes", "probability_offsets")}) > 1:
             raise self.fault("probability_slopes and probability_offsets belong together; one is missing")
+        lists = self._lists()
         self.refuse_rest()
         report["support_vectors"] = function.n_vectors
         return Model(
@@ -276,8 +276,40 @@ class ModelReader:
             zero_based,
             scheme,
             extras,
+            lists,
             columns=columns,
         )
+
+    def _lists(self) -> dict[str, tuple[float, ...]]:
+        found: dict[str, tuple[float, ...]] = {}
+        for pair in LISTS:
+            for key in pair:
+                if key in self.fields:
+                    count = self.fields[key][0].count(" ") + 1
+                    found[key] = tuple(self.take_numbers(key, count).tolist())
+            if len({len(found.get(key, ())) for key in pair}) > 1:
+                raise self.fault(f"{' and '.join(pair)} must be equally long")
+            for key in pair:
+                if any(before > behind for before, behind in pairwise(found.get(key, ()))):
+                    raise self.fault(f"{key}: expected numbers that ascend")
+        return found
+
+    def _labels_and_outputs(self, scheme: str) -> tuple[Any, int]:
+        if scheme == "regression":
+            most = max(FREE_OUTPUTS, self.size)
+            return np.empty(0), self.take("outputs", whole(most, least=1), "a count of outputs")
+        label_type = self.take("label_type", str, "a type of label")
+        labels = self.take("labels", lambda text: _labels(label_type, text), "labels")
+        if scheme == "binary" and (len(labels) != 2 or labels[0] == labels[1]):
+            raise self.fault(f"labels: expected two different labels, found {show_labels(labels)}")
+        if len(labels) < 2 or not are_distinct(labels):
+            raise self.fault(f"labels: expected two or more different labels, found {show_labels(labels)}")
+        outputs = n_outputs(scheme, len(labels))
+        if outputs > max(FREE_OUTPUTS, self.size):
+            raise self.fault(
+                f"labels: {len(labels)} classes make {outputs} outputs, more than the file can hold"
+            )
+        return labels, outputs
 
     def _parameters(self, machine: str) -> tuple[KernelFormula, dict[str, Any]]:
         kernel = self.take("kernel", _one_of(KERNELS), "a kernel: " + ", ".join(KERNELS))
@@ -333,6 +365,8 @@ class ModelReader:
             key: self.take_if_known(f"margin_{key}", _real, "a number") for key in ("mean", "variance", "min")
         }
         report["margin"] = {key: value for key, value in margin.items() if value is not None}
+        if (before := self.take_if_there("compressed_from", count, "a count", None)) is not None:
+            report["compressed_from"] = before
         if "margin_quantiles" in self.fields:
             quantiles = self.take_numbers("margin_quantiles", len(QUANTILES)).tolist()
             report["margin"]["quantiles"] = dict(zip(QUANTILES, quantiles, strict=True))
@@ -467,6 +501,8 @@ class BinaryReader(ModelReader):
     """A binary model file: the header is text, the sections are arrays."""
 
     def __init__(self, data: memoryview, name: str, most: int):
+        from odmlib.model.npz_file import read_npz  # zip files load half of the standard library
+
         self.arrays = read_npz(data, name, most)
         header = self.arrays.pop("header", np.zeros(0, np.uint8)).tobytes()
         check_magic(header[:200], name)

@@ -15,7 +15,7 @@ from odmlib.data.labels import write_labels
 from odmlib.data.writing import format_blocks
 from odmlib.errors import ParameterError
 from odmlib.model.functions import Function, LinearFunction, PrecomputedFunction, RoutedFunction
-from odmlib.model.npz_file import npz_pieces, smallest
+from odmlib.model.label_sets import LEVELS
 
 if TYPE_CHECKING:
     from odmlib.model.model import Model
@@ -24,9 +24,9 @@ MAGIC = "odmlib model"
 VERSION = 1
 
 
-# Optional parts of a model: a list of numbers, one per output, under each of these keys of the header. Files
-# have them in this order. A model without one is as good as before; a file that has it twice, too short or
-# too long is refused.
+# Optional parts of a model: a list of numbers, one per output unless EXTRA_LENGTHS says otherwise, under each
+# of these keys of the header. Files have them in this order. A model without one is as good as before; a file
+# that has it twice, too short or too long is refused.
 EXTRAS = (
     "theta_midpoint",  # kmomd: both thresholds, of which `offsets` are one
     "theta_kkt",
@@ -38,6 +38,15 @@ EXTRAS = (
     "positives_high",
     "probability_slopes",  # model/probability.py
     "probability_offsets",
+    "coverage_margins",  # model/label_sets.py
+)
+EXTRA_LENGTHS = {"coverage_margins": len(LEVELS)}
+
+
+# Further optional parts, each a list of any length; the members of a pair go together and are equally long.
+LISTS = (
+    ("conformal_scores", "conformal_levels"),  # odmo: decision values, and p-values below them
+    ("residual_scores", "residual_levels"),  # odmr: targets less predictions of left-out rows; parts below
 )
 
 
@@ -63,6 +72,8 @@ def model_text(model: Model) -> Iterator[bytes]:
 
 def model_binary(model: Model) -> Iterator[bytes]:
     """The binary model file in pieces: the text's header, and four arrays for each of its sections."""
+    from odmlib.model.npz_file import npz_pieces, smallest  # zip files load half of the standard library
+
     sections = body_sections(model.function)
     header = header_text(model) + f"{sections[0].name}\n".encode()
     arrays = [("header", np.frombuffer(header, np.uint8))]
@@ -108,7 +119,12 @@ def check_numbers(model: Model) -> None:
     numbers: dict[str, Any] = {
         name: value for name, value in model.parameters.items() if not isinstance(value, str)
     }
-    numbers |= known | {f"margin_{name}": value for name, value in report["margin"].items()} | model.extras
+    numbers |= (
+        known
+        | {f"margin_{name}": value for name, value in report["margin"].items()}
+        | model.extras
+        | model.lists
+    )
     numbers |= {"offsets": function.offsets, "coefficients": function.terms.values}
     if isinstance(function, LinearFunction):
         numbers["bias weights"] = function.bias_weights
@@ -145,8 +161,11 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
         yield name, value if isinstance(value, str) else number_text(value)
     if model.scheme != "binary":
         yield "scheme", model.scheme
-    yield "label_type", label_type
-    yield "labels", labels
+    if model.is_regression:
+        yield "outputs", model.n_outputs
+    else:
+        yield "label_type", label_type
+        yield "labels", labels
     yield "features", model.n_features
     yield "zero_based", int(model.zero_based)
     if model.columns is not None:
@@ -161,8 +180,12 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
         yield f"margin_{name}", numbers_text(value.values() if isinstance(value, dict) else [value])
     if report["seed"] is not None:
         yield "seed", report["seed"]
+    if report.get("compressed_from"):
+        yield "compressed_from", report["compressed_from"]
     for key in sorted(model.extras, key=EXTRAS.index):
         yield key, numbers_text(model.extras[key])
+    for key in (key for pair in LISTS for key in pair if key in model.lists):
+        yield key, numbers_text(model.lists[key])
     if model.function.offsets.any():
         yield "offsets", numbers_text(model.function.offsets)
     if isinstance(model.function, RoutedFunction):

@@ -143,19 +143,31 @@ def accuracy_chart(
     problem: Problem, settings: TrainOptions, over: str, values: Sequence[float], folds: int
 ) -> Chart:
     """`accuracy_curve` for data that are checked already."""
-    from odmlib.selection.cross_validation import cross_validate
+    from odmlib.selection.cross_validation import cross_validate, cross_validate_targets
 
     if not values:
         raise ParameterError("no values are given to measure the accuracy at")
     points = [with_value(settings, over, value) for value in values]
-    found = [cross_validate(problem, point, folds) for point in points]
-    accuracies = [100 * one.accuracy for one in found]
-    errors = [100 * one.standard_error for one in found]
     name = over.rstrip("_")
     numbers = [float(value) for value in values]
     log = min(numbers) > 0 and max(numbers) / min(numbers) > 20
-    title = f"{folds}-fold accuracy against {name}: {settings.machine}, {settings.kernel} kernel"
-    return Chart(title, name, "accuracy in %", [Series("", numbers, accuracies, errors=errors)], x_log=log)
+    if problem.targets is None:
+        measure, axis = "accuracy", "accuracy in %"
+        found = [cross_validate(problem, point, folds) for point in points]
+        heights = [100 * one.accuracy for one in found]
+        series = Series("", numbers, heights, errors=[100 * one.standard_error for one in found])
+    else:
+        measure = axis = "mean squared error"
+        results = [cross_validate_targets(problem, point, folds) for point in points]
+        series = Series("", numbers, [one.measures.mean_squared_error for one in results])
+    title = f"{folds}-fold {measure} against {name}: {settings.machine}, {settings.kernel} kernel"
+    return Chart(title, name, axis, [series], x_log=log)
+
+
+def residual_chart(chart: Chart) -> Chart:
+    """A chart of margins, in the words of regression."""
+    title, x_label = (text.replace("margin", "residual") for text in (chart.title, chart.x_label))
+    return dataclasses.replace(chart, title=title, x_label=x_label)
 
 
 def with_value(settings: TrainOptions, name: str, value: float) -> TrainOptions:

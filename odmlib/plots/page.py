@@ -15,11 +15,24 @@ from odmlib.data.checking import statistics
 from odmlib.errors import ParameterError
 from odmlib.model.evaluation import Evaluation
 from odmlib.model.functions import LinearFunction
+from odmlib.model.regression import regression_measures
 from odmlib.plots.chart import Matrix, Picture
-from odmlib.plots.figures import convergence, level_charts, margin_distribution, margin_histograms
+from odmlib.plots.figures import (
+    convergence,
+    level_charts,
+    margin_distribution,
+    margin_histograms,
+    residual_chart,
+)
 from odmlib.plots.inside import band_of, weight_picture
 from odmlib.plots.page_pieces import STYLE, duration, facts, percent, scrolling, shown, table
-from odmlib.plots.quality import calibration_chart, confusion_matrix, pr_chart, roc_chart
+from odmlib.plots.quality import (
+    RELIABILITY_BINS,
+    calibration_chart,
+    confusion_matrix,
+    pr_chart,
+    roc_chart,
+)
 from odmlib.plots.svg import svg_element
 
 if TYPE_CHECKING:
@@ -29,6 +42,7 @@ if TYPE_CHECKING:
 MOST_CELLS = 40  # classes of a drawn confusion matrix, and of its table
 MANY_CLASSES = 12  # beyond, the commonest confusions are listed as well
 MOST_LINES = 50  # of a table
+FEWEST_BINS, ROWS_PER_BIN = 4, 30  # of probabilities: with fewer rows a bin says little
 
 
 @dataclass
@@ -89,7 +103,8 @@ def report_page(
 
     The report of the model may hold a `trace` (solvers/trace.py) and `levels`; they are drawn if there.
     """
-    report = Report(model, problem, None if problem is None else _training(model, problem))
+    training = None if problem is None or model.is_regression else _training(model, problem)
+    report = Report(model, problem, training)
     if test is not None:
         report.test_name, report.test = test
     report.others = others or {}
@@ -97,6 +112,8 @@ def report_page(
     sections = [
         (heading, content) for heading, write in SECTIONS.items() if (content := "".join(write(report)))
     ]
+    if model.is_regression:
+        sections = [(heading.replace("Margins", "Residuals"), content) for heading, content in sections]
     yield (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -130,7 +147,9 @@ def _headline(report: Report) -> Iterator[tuple[str, str, str]]:
         yield "training accuracy", percent(report.training.accuracy), ""
     elif right := found["details"].get("right"):
         yield "training accuracy", percent(sum(right) / sum(found["details"]["class_rows"])), ""
-    if left_out := found.get("leave_one_out"):
+    if report.model.is_regression:
+        yield from _errors(report)
+    elif left_out := found.get("leave_one_out"):
         yield "leave-one-out accuracy", percent(left_out["accuracy"]), ""
     done = found["status"] == "converged"
     yield "status", found["status"].replace("_", " "), "good" if done else "bad"
@@ -138,6 +157,17 @@ def _headline(report: Report) -> Iterator[tuple[str, str, str]]:
     yield "training time", duration(found["seconds"]["train"]), ""
     if found["support_vectors"] is not None:
         yield "support vectors", f"{found['support_vectors']:,}", ""
+
+
+def _errors(report: Report) -> Iterator[tuple[str, str, str]]:
+    """The measures of a regression."""
+    measures = {"leave-one-out": report.model.report.get("leave_one_out") or {}}
+    if report.problem is not None and report.problem.targets is not None:
+        predicted = report.model.function.scores(report.problem.rows, 1)
+        measures["training"] = regression_measures(predicted, report.problem.targets)._asdict()
+    for rows, values in measures.items():
+        for name, value in values.items():
+            yield f"{rows} {name.replace('_', ' ')}", shown(value), ""
 
 
 def _quality(report: Report) -> Iterator[str]:
@@ -308,11 +338,16 @@ def _reliability(report: Report) -> Iterator[str]:
             "<p>Of rows with a predicted probability of 0.8, 80 % should have the label: "
             "points near the diagonal are good. Bars are one standard error.</p>\n"
         )
-        yield report.draw([calibration_chart(known)])
+        fewest = min(len(one.codes) for one in known.values())
+        bins = min(RELIABILITY_BINS, max(FEWEST_BINS, fewest // ROWS_PER_BIN))
+        yield report.draw([calibration_chart(known, bins)])
 
 
 def _margins(report: Report) -> Iterator[str]:
     model, parts = report.model, report.parts()
+    if model.is_regression:
+        yield from _residuals(report)
+        return
     band = band_of(model.parameters)
     yield "<p>By how much the label of each row wins; rows at or left of 0 lose. "
     if band is not None and band[0] < band[1]:
@@ -341,6 +376,19 @@ def _margins(report: Report) -> Iterator[str]:
     ]
     yield report.draw(charts)
     yield table(["", *heads], lines, "Quantiles of the margins", "names")
+
+
+def _residuals(report: Report) -> Iterator[str]:
+    model = report.model
+    yield "<p>Prediction less target of each training row; of several outputs the largest residual.</p>\n"
+    if model.training_margins is not None:
+        residuals = {"residuals": model.training_margins}
+        charts = [margin_distribution(residuals), *margin_histograms(residuals)]
+        yield report.draw(residual_chart(chart) for chart in charts)
+    summary = model.report["margin"]
+    quantiles = [f"{100 * float(part):g} %" for part in summary["quantiles"]]
+    numbers = [summary["min"], *summary["quantiles"].values(), summary["mean"]]
+    yield table(["", "minimum", *quantiles, "mean"], [["residuals", *map(shown, numbers)]])
 
 
 def _weights(report: Report) -> Iterator[str]:
@@ -393,8 +441,11 @@ def _data(report: Report) -> str:
         ["values stored", f"{about['nonzeros']:,} ({percent(about['density'])})"],
         ["values", f"{shown(about['lowest'])} to {shown(about['highest'])}"],
         ["rows that repeat others", f"{about['duplicate_rows']:,}"],
-        ["errors that cannot be avoided", f"{about['unavoidable_errors']:,}"],
     ]
+    if problem.targets is None:
+        lines.append(["errors that cannot be avoided", f"{about['unavoidable_errors']:,}"])
+    else:
+        lines.append(["targets", f"{shown(problem.targets.min())} to {shown(problem.targets.max())}"])
     return table([], lines, "Training data")
 
 

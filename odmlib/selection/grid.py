@@ -18,16 +18,16 @@ from typing import Any
 
 from odmlib.data.problem import Problem
 from odmlib.errors import ParameterError
-from odmlib.machines.training import make_settings
+from odmlib.machines.training import make_problem, make_settings
 from odmlib.options import TrainOptions
 from odmlib.parameters import MACHINE_PARAMETERS
-from odmlib.selection.cross_validation import cross_validate
+from odmlib.selection.cross_validation import cross_validate, cross_validate_targets
 from odmlib.selection.leave_one_out import check_machine
 from odmlib.selection.path_run import FoldPaths, PathRun, Rate, RateCallback, leave_one_out_rates
 from odmlib.solvers.control import Control, Progress
 
 # what can be searched, in the order of result files; the first four of them in powers of two
-AXES = ("C", "gamma", "lambda1", "lambda2", "nu", "theta")
+AXES = ("C", "gamma", "lambda1", "lambda2", "nu", "theta", "epsilon")
 POWERS = AXES[:4]
 LOG2C, LOG2G = (-5.0, 15.0, 2.0), (3.0, -15.0, -2.0)  # grid.py's: begin, end, step
 RATE_DIGITS = 6  # of a percentage, as svm-train prints it
@@ -40,7 +40,7 @@ class GridPoint:
     """One point: the parameters searched, and what validation said."""
 
     parameters: dict[str, float]
-    rate: float  # percent of the rows
+    rate: float  # percent of the rows; regression: mean squared error
     unfinished: int = 0  # trainings that did not converge
     resumed: bool = False  # known from a file
 
@@ -58,6 +58,7 @@ class GridResult:
     points: list[GridPoint] = field(default_factory=list)
     best: GridPoint | None = None
     seconds: float = 0.0
+    lower_is_better: bool = False  # regression, whose rates are errors
 
     @property
     def complete(self) -> bool:
@@ -65,7 +66,7 @@ class GridResult:
 
     def add(self, point: GridPoint) -> None:
         self.points.append(point)
-        if self.best is None or _better(point, self.best):
+        if self.best is None or _better(point, self.best, self.lower_is_better):
             self.best = point
 
     def report(self) -> dict[str, Any]:
@@ -90,6 +91,7 @@ def grid_search(
     log2g: Sequence[float] | None = LOG2G,
     nu: Sequence[float] | None = None,
     theta: Sequence[float] | None = None,
+    epsilon: Sequence[float] | None = None,
     log2lambda1: Sequence[float] | None = None,
     log2lambda2: Sequence[float] | None = None,
     folds: int = 5,
@@ -100,11 +102,12 @@ def grid_search(
 ) -> GridResult:
     """Validate a grid of parameters and return all points and the best.
 
-    log2c, log2g, log2lambda1, log2lambda2: (begin, end, step) of powers of two; nu, theta: of the values
-    themselves; None: not searched. `folds`-fold cross-validation, or with `loo` leave-one-out from one fit
-    (machine odm). `refine`: so many more rounds, each with half the steps, around the best point. `tell` is
-    called with each point and the result so far; a true answer ends the search. `options` are those of
-    odmlib.train; C, gamma, ... given there are not searched. time_limit is that of the whole search.
+    log2c, log2g, log2lambda1, log2lambda2: (begin, end, step) of powers of two; nu, theta, epsilon: of the
+    values themselves; None: not searched. `folds`-fold cross-validation, or with `loo` leave-one-out from one
+    fit (machines odm and odmr). odmr: `rate` is the mean squared error, and the best point has the lowest.
+    `refine`: so many more rounds, each with half the steps, around the best point. `tell` is called with each
+    point and the result so far; a true answer ends the search. `options` are those of odmlib.train; C, gamma,
+    ... given there are not searched. time_limit is that of the whole search.
 
     >>> import odmlib
     >>> X, y = odmlib.read_data("data/wdbc.train.txt")
@@ -117,22 +120,30 @@ def grid_search(
         given.add("C")
     if options.get("gamma") == "scale":
         given.remove("gamma")
-    spans = zip(AXES, (log2c, log2g, log2lambda1, log2lambda2, nu, theta), strict=True)
+    spans = zip(AXES, (log2c, log2g, log2lambda1, log2lambda2, nu, theta, epsilon), strict=True)
     ranges = {name: span for name, span in spans if span is not None and name not in given}
     settings = make_settings(options)
     axes = make_axes(settings, ranges)
-    problem = Problem.from_arrays(X, y, settings.sample_weight, settings.class_weight)
+    problem = make_problem(X, y, settings)
     problem.require_classes(settings.machine)
     return search(problem, settings, axes, folds=folds, loo=loo, refine=refine, tell=tell)
 
 
 def make_axes(options: TrainOptions, ranges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
     """The values of each parameter that the machine and kernel have; ranges of others are left out."""
+    check_searchable(options)
     names = [name for name in AXES if name in ranges and is_searchable(name, options)]
     axes = {name: values_of(name, ranges[name]) for name in names}
     if not axes:
         raise ParameterError("nothing to search: every parameter is given")
     return axes
+
+
+def check_searchable(options: TrainOptions) -> None:
+    if options.declaration.learns == "one class":
+        raise ParameterError(
+            f"machine {options.machine} learns from one class: no accuracy tells which parameters are best"
+        )
 
 
 def is_searchable(name: str, options: TrainOptions) -> bool:
@@ -178,6 +189,7 @@ def search(
 ) -> GridResult:
     """`grid_search` for checked data. Points of these axes that are `known` are not validated again; solvers
     call `progress`."""
+    check_searchable(options)
     if folds < 2:
         raise ParameterError(f"cross-validation needs at least 2 folds, found {folds}")
     if loo:
@@ -186,7 +198,9 @@ def search(
     paths = FoldPaths(problem, folds, options.seed)
     found = {point.key: point for point in known if set(point.parameters) == set(axes)}
     grid = {name: list(values) for name, values in axes.items()}
-    result = GridResult(dict(grid), math.prod(len(values) for values in grid.values()))
+    lower_is_better = problem.targets is not None
+    n_points = math.prod(len(values) for values in grid.values())
+    result = GridResult(dict(grid), n_points, lower_is_better=lower_is_better)
     started = time.perf_counter()
 
     def take(point: GridPoint) -> None:
@@ -207,8 +221,8 @@ def search(
             return
 
         def on_rate(place: int, rate: Rate) -> None:
-            percent = float(f"{100 * rate.accuracy:.{RATE_DIGITS}g}")
-            take(GridPoint(left[place], percent, rate.unfinished))
+            shown = rate.score if lower_is_better else 100 * rate.score
+            take(GridPoint(left[place], float(f"{shown:.{RATE_DIGITS}g}"), rate.unfinished))
 
         settings = [with_parameters(options, parameters) for parameters in left]
         if loo:
@@ -252,10 +266,15 @@ def _one_by_one(
 
     for place, options in enumerate(settings):
         options = dataclasses.replace(options, callback=stops, time_limit=None)
-        result = cross_validate(problem, options, n_folds)
+        if problem.targets is None:
+            classes = cross_validate(problem, options, n_folds)
+            rate = Rate(classes.accuracy, classes.unfinished)
+        else:
+            targets = cross_validate_targets(problem, options, n_folds)
+            rate = Rate(targets.measures.mean_squared_error, targets.unfinished)
         if control.out_of_time() is not None:
             return
-        on_rate(place, Rate(result.accuracy, result.unfinished))
+        on_rate(place, rate)
 
 
 def with_parameters(options: TrainOptions, parameters: Mapping[str, float]) -> TrainOptions:
@@ -319,14 +338,14 @@ def _around(best: GridPoint, axes: Mapping[str, Sequence[float]], part: float) -
         if name in POWERS:
             finer[name] = [2.0**place for place in around]
         else:
-            low, high = (0.0, 1.0) if name == "nu" else (0.0, math.nextafter(1, 0))
+            low, high = 0.0, {"nu": 1.0, "theta": math.nextafter(1, 0)}.get(name, math.inf)
             finer[name] = [place for place in around if low <= place <= high]
     return finer
 
 
-def _better(point: GridPoint, best: GridPoint) -> bool:
-    """A higher rate; of equals at the same other parameters the smaller C, as in grid.py."""
+def _better(point: GridPoint, best: GridPoint, lower: bool) -> bool:
+    """A higher (or lower) rate; of equals at the same other parameters the smaller C, as in grid.py."""
     if point.rate != best.rate:
-        return point.rate > best.rate
+        return (point.rate < best.rate) == lower
     others = [{name: p.parameters[name] for name in p.parameters if name != "C"} for p in (point, best)]
     return others[0] == others[1] and point.parameters.get("C", 0) < best.parameters.get("C", 0)

@@ -30,13 +30,14 @@ def head_line(problem: Problem, options: TrainOptions, axes: Iterable[str], vali
     """What the rates belong to: the data by a checksum, and every option that is not the default."""
     rows = problem.rows
     data = 0
-    for array in (rows.indptr, rows.indices, rows.values, problem.codes, problem.weights):
+    given = problem.codes if problem.targets is None else problem.targets
+    for array in (rows.indptr, rows.indices, rows.values, given, problem.weights):
         data = zlib.crc32(array.tobytes(), data)
     words = [f"data={data:08x}", f"machine={options.machine}", f"kernel={options.kernel}", validation]
     for option in option_fields():
-        value = getattr(options, option.name)
+        value, default = getattr(options, option.name), options.default_of(option.name)
         told = option.name in ("machine", "kernel", "class_weight", "sample_weight") or option.name in axes
-        if not told and option.name not in NEUTRAL and value is not None and value != option.default:
+        if not told and option.name not in NEUTRAL and value is not None and value != default:
             words.append(f"{option.name}={value}")
     return f"{HEAD} {' '.join(words)}\n"
 
@@ -59,10 +60,11 @@ def _number(name: str, value: float) -> str:
     return "0" if text in ("-0", "") else text
 
 
-def read_points(path: str) -> tuple[str | None, list[GridPoint]]:
+def read_points(path: str, most: float = 100.0) -> tuple[str | None, list[GridPoint]]:
     """The first line (None where it is not ours) and the points of a result file.
 
-    A last line without an end was cut short while it was written: it does not count.
+    `most`: the largest rate that makes sense. A last line without an end was cut short while it was written:
+    it does not count.
     """
     with open(path, "rb") as stream:
         lines = stream.read().split(b"\n")[:-1]
@@ -72,13 +74,14 @@ def read_points(path: str) -> tuple[str | None, list[GridPoint]]:
         if number == 1 and line.startswith(HEAD):
             head = line + "\n"
         elif line and not line.startswith("#"):
-            points.append(_read_point(line, path, number))
+            points.append(_read_point(line, path, number, most))
     return head, points
 
 
 def read_search(path: str) -> GridResult:
     """A result file as the result of a search."""
-    points = read_points(path)[1]
+    head, points = read_points(path, math.inf)
+    lower_is_better = " machine=odmr " in (head or "")
     axes = {
         name: sorted({point.parameters[name] for point in points})
         for name in AXES
@@ -86,13 +89,13 @@ def read_search(path: str) -> GridResult:
     }
     if not axes:
         raise DataFormatError("expected lines such as log2c=5 log2g=-7 rate=76.3, found none", path)
-    result = GridResult(axes, len(points))
+    result = GridResult(axes, len(points), lower_is_better=lower_is_better)
     for point in points:
         result.add(point)
     return result
 
 
-def _read_point(line: str, path: str, number: int) -> GridPoint:
+def _read_point(line: str, path: str, number: int, most: float) -> GridPoint:
     parameters: dict[str, float] = {}
     rate = None
     axis_of = {NAMES.get(name, name): name for name in AXES}
@@ -108,13 +111,13 @@ def _read_point(line: str, path: str, number: int) -> GridPoint:
             raise DataFormatError(
                 f"expected log2c=..., log2g=..., rate=..., found '{word}'", path, number
             ) from None
-    if rate is None or not 0 <= rate <= 100:
+    if rate is None or not 0 <= rate <= most:
         raise DataFormatError("expected a line that ends in rate=PERCENT", path, number)
     return GridPoint(parameters, rate, resumed=True)
 
 
 def _parameter(name: str, value: float) -> float:
-    """A parameter from its value on the axis; ValueError where it is no number that a search could have tried."""
+    """A parameter from its value on the axis; ValueError where no search could have tried it."""
     parameter = 2.0**value if name in POWERS else value
     if not math.isfinite(parameter) or (name in POWERS and parameter == 0):
         raise ValueError

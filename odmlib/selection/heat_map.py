@@ -31,7 +31,8 @@ def rate_table(result: GridResult) -> tuple[tuple[str, list[float]], tuple[str, 
     for point in result.points:
         column = values[across].index(on_axis(across, point.parameters[across]))
         row = 0 if down is None else values[down].index(on_axis(down, point.parameters[down]))
-        table[row, column] = np.fmax(table[row, column], point.rate)
+        better = np.fmin if result.lower_is_better else np.fmax
+        table[row, column] = better(table[row, column], point.rate)
     return (across, values[across]), None if down is None else (down, values[down]), table
 
 
@@ -47,8 +48,7 @@ def text_heat_map(result: GridResult) -> str:
     log2(C) across, from 0 to 1; 50 to 97.5 %
     """
     (across, columns), down, table = rate_table(result)
-    best, lowest = float(np.nanmax(table)), float(np.nanmin(table))
-    bottom = max(lowest, best - SPAN)
+    best, bottom = shown_range(result, table)
     lines = []
     for place in reversed(range(len(table))):
         cells = "".join(2 * _shade(rate, bottom, best) for rate in table[place])
@@ -57,9 +57,22 @@ def text_heat_map(result: GridResult) -> str:
     title = "" if down is None else f"{TITLES.get(down[0], down[0])} downwards, "
     lines.append(
         f"{title}{TITLES.get(across, across)} across, from {columns[0]:g} to {columns[-1]:g}; "
-        f"{lowest:g} to {best:g} %"
+        f"{np.nanmin(table):g} to {np.nanmax(table):g}{unit_of(result)}"
     )
     return "\n".join(lines)
+
+
+def shown_range(result: GridResult, table: NDArray) -> tuple[float, float]:
+    """The best rate, and the one from which on all worse ones are shown alike."""
+    if result.lower_is_better:
+        best = float(np.nanmin(table))
+        return best, min(float(np.nanmax(table)), 2 * best)
+    best = float(np.nanmax(table))
+    return best, max(float(np.nanmin(table)), best - SPAN)
+
+
+def unit_of(result: GridResult) -> str:
+    return "" if result.lower_is_better else " %"
 
 
 def _shade(rate: float, bottom: float, best: float) -> str:

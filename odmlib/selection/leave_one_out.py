@@ -7,9 +7,10 @@ that it takes part in has the right label, in either scheme.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +22,15 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.kernels.shift import needed_shift, surely_positive
-from odmlib.machines.machine import Task
-from odmlib.machines.odm import Odm
+from odmlib.losses.loss import BandLoss
+from odmlib.machines.machine import Machine, Task
 from odmlib.machines.tasks import make_tasks
+from odmlib.machines.training import PLAIN_MACHINES
 from odmlib.model.model import Model
+from odmlib.model.regression import RegressionMeasures, regression_measures
 from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions
+from odmlib.selection.conformal import kept_lists, levels_of
 from odmlib.selection.left_out import LeftOut, left_out_margins, may_be_wrong
 
 ROUNDING = 1e-15  # of P: a gap below this is not known
@@ -50,6 +54,19 @@ class LeaveOneOut:
         return {"accuracy": self.accuracy, "errors": self.errors, "bound": self.bound}
 
 
+@dataclass(frozen=True)
+class LeftOutTargets:
+    """What `leave_one_out` finds for a machine of regression."""
+
+    model: Model  #: trained on all rows
+    predicted: Floats  #: rows x outputs: what the machine trained without a row says of it
+    measures: RegressionMeasures
+
+    def report(self) -> dict[str, Any]:
+        """The entry `leave_one_out` of the JSON report."""
+        return self.measures._asdict()
+
+
 def check_machine(options: TrainOptions) -> None:
     if options.machine not in LEAVE_ONE_OUT_MACHINES:
         raise ParameterError(
@@ -58,25 +75,25 @@ def check_machine(options: TrainOptions) -> None:
         )
 
 
-def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> LeaveOneOut:
+def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> LeaveOneOut | LeftOutTargets:
     """The estimate for a model that was trained on this very problem with these options."""
     check_machine(options)
-    machine = Odm(options, problem.total_weight)
-    scores = model.function.scores(problem.rows, options.n_threads)
-    shift_of = _shifts(problem, model.formula, options)
-    squared_lengths = _squared_lengths(problem.rows, model.formula)
+    if problem.targets is not None:
+        return left_out_targets(model, problem, options)
     unsure = np.zeros(problem.rows.n_rows, dtype=bool)
+    squared_lengths = _squared_lengths(problem.rows, model.formula)
     shifted = False
-    for task in make_tasks(problem, model.scheme):
-        rows = slice(None) if task.rows is None else task.rows
-        margins = task.signs * scores[rows, task.output]
-        shift = shift_of(task)
-        found = left_out_of_task(problem.rows, model.formula, machine, task, margins, shift)
-        scores[rows, task.output] = task.signs * found.margins
+
+    def look(machine: Machine, task: Task, margins: Floats, shift: float) -> None:
+        nonlocal shifted
         shifted |= shift > 0
         if not shifted:
+            rows = slice(None) if task.rows is None else task.rows
             costs, gap = machine.costs(task.weights), _gap(model.report, task.output)
-            unsure[rows] |= may_be_wrong(margins, squared_lengths[rows], costs, machine.loss(), gap)
+            loss = cast(BandLoss, machine.loss())
+            unsure[rows] |= may_be_wrong(margins, squared_lengths[rows], costs, loss, gap)
+
+    scores = left_out_scores(model, problem, options, look)
     places = model.positions_for(scores)
     errors = int(np.count_nonzero(places != problem.codes))
     bound = None if shifted else int(np.count_nonzero(unsure))
@@ -84,8 +101,46 @@ def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> L
     return LeaveOneOut(model, shaped, model.labels[places], errors, 1 - errors / len(places), bound)
 
 
+def left_out_targets(model: Model, problem: Problem, options: TrainOptions) -> LeftOutTargets:
+    """The estimate for a model of regression, which keeps the residuals for prediction intervals."""
+    targets = cast(Floats, problem.targets)
+    scores = left_out_scores(model, problem, options)
+    if model.n_outputs == 1:
+        ascending, levels = levels_of((targets - scores)[:, 0], problem.sample_weights)
+        model.lists.update(kept_lists("residual", ascending, levels))
+    return LeftOutTargets(model, scores, regression_measures(scores, targets))
+
+
+def left_out_scores(
+    model: Model,
+    problem: Problem,
+    options: TrainOptions,
+    look: Callable[[Machine, Task, Floats, float], None] = lambda *task: None,
+) -> Floats:
+    """Scores (rows x outputs) of every row under the machine trained without it.
+
+    `look` is called with the machine, each task, its margins and what was added to the kernel's diagonal.
+    """
+    machine = PLAIN_MACHINES[options.machine](options, problem.total_weight)
+    scores, offsets = model.function.scores(problem.rows, options.n_threads), model.function.offsets
+    shift_of = _shifts(problem, model.formula, options)
+    for task in make_tasks(problem, model.scheme):
+        rows = slice(None) if task.rows is None else task.rows
+        offset, targets = offsets[task.output], task.targets  # the solver's scores have no offset
+        margins = task.signs * (scores[rows, task.output] + offset)
+        if targets is not None:
+            task = dataclasses.replace(task, targets=targets + offset)
+            margins -= targets + offset
+        shift = shift_of(task)
+        found = left_out_of_task(problem.rows, model.formula, machine, task, margins, shift)
+        left_out = found.margins if targets is None else found.margins + targets + offset
+        scores[rows, task.output] = task.signs * left_out - offset
+        look(machine, task, margins, shift)
+    return scores
+
+
 def left_out_of_task(
-    rows: Dataset, formula: KernelFormula, machine: Odm, task: Task, margins: Floats, shift: float = 0.0
+    rows: Dataset, formula: KernelFormula, machine: Machine, task: Task, margins: Floats, shift: float = 0.0
 ) -> LeftOut:
     """From the margins of the task's rows under the machine trained on all of them; `rows`: of all tasks."""
     if task.rows is not None:
@@ -97,8 +152,9 @@ def left_out_of_task(
         formula,
         task.signs,
         machine.costs(task.weights),
-        machine.loss(),
+        cast(BandLoss, machine.loss()),
         margins,
+        targets=task.targets,
         max_bytes=machine.options.cache_bytes,
         shift=shift,
         threads=machine.options.n_threads,

@@ -1,8 +1,9 @@
-"""Margins of left-out rows from one fit of a band machine (docs/internals/mathematics.md).
+"""Margins, or residuals, of left-out rows from one fit of a band machine (docs/internals/mathematics.md).
 
-At the optimum every row outside the band, i in S, lies on one quadratic piece of its loss, with curvature
-c_i and lowest point b_i = 1 - theta (below) or 1 + theta (above). As long as S keeps its pieces, the machine
-is ridge regression of y b on S, and leaving row i out moves its margin to
+At the optimum every row outside the band, i in S, lies on one quadratic piece of its loss, with curvature c_i
+and lowest point b_i = 1 - theta (below) or 1 + theta (above); regression: b_i = t_i - epsilon or t_i +
+epsilon. As long as S keeps its pieces, the machine is ridge regression of y b on S, and leaving row i out
+moves its margin to
 
     z_i^(-i) = b_i - a_i / [M^-1]_ii,   M = K_SS + diag(1 / c_S),   a = y M^-1 (y b)      (|S| x |S|)
              = z_i - a_i q_i / (1 - c_i q_i),   q_i = x_i' H^-1 x_i,   H = I + X' diag(c) X   (d x d, linear).
@@ -79,17 +80,22 @@ def left_out_margins(
     margins: Floats,
     *,
     max_bytes: int,
+    targets: Floats | None = None,
     shift: float = 0.0,
     threads: int = 1,
     tuning: LeftOutTuning = TUNING,
 ) -> LeftOut:
     """From the margins of the training rows (y = +-1) under the machine trained on all of them.
 
-    `rows` of a precomputed kernel are the square matrix. NoRoom if more than `max_bytes` would be needed.
+    `targets` are those of regression: margins are y f less them, and so is what is returned. `rows` of a
+    precomputed kernel are the square matrix. NoRoom if more than `max_bytes` would be needed.
     """
-    below, above = margins < 1 - loss.theta, margins > 1 + loss.theta
+    low, high = loss.centre - loss.theta, loss.centre + loss.theta
+    below, above = margins < low, margins > high
     curvatures = 2 * costs * np.where(below, 1.0, np.where(above, loss.nu, 0.0))
-    targets = np.where(below, 1 - loss.theta, 1 + loss.theta)
+    edges = np.where(below, low, high)
+    if targets is not None:
+        edges += targets
     outside = np.flatnonzero(curvatures)
     result = margins.copy()
     if len(outside) == 0:
@@ -97,7 +103,7 @@ def left_out_margins(
     part = rows.take(outside)
     if formula.name == "linear" and part.n_features > part.n_nonzeros:  # most columns are empty
         part = part.on_columns(part.used_columns())
-    y, c, b = y[outside], curvatures[outside], targets[outside]
+    y, c, b = y[outside], curvatures[outside], edges[outside]
     features = None
     if tuning.form in (None, FEATURES) and formula.name not in ("linear", "precomputed") and shift == 0:
         features = _features(part, formula, float(c.max()), max_bytes, threads, tuning)
@@ -111,7 +117,9 @@ def left_out_margins(
             part = part.on_columns(outside.astype(np.int32))
         matrix = _kernel_matrix(part, formula, shift, threads, tuning.fill_rows)
         left_out = _from_rows(matrix, y, c, b, threads)
-    result[outside] = np.where(np.abs(left_out) <= tuning.nothing, 0.0, left_out)
+    nothing = tuning.nothing * (1.0 if targets is None else float(np.abs(b).max()))
+    left_out = np.where(np.abs(left_out) <= nothing, 0.0, left_out)
+    result[outside] = left_out if targets is None else left_out - targets[outside]
     return LeftOut(result, form)
 
 

@@ -34,12 +34,12 @@ from odmlib.machines.building import kernel_formula
 from odmlib.machines.fitting import WORTHWHILE_ROWS, WORTHWHILE_VALUES, LinearData, fill_all
 from odmlib.machines.kmomd import KmOmd, Memory
 from odmlib.machines.machine import Machine, Task
-from odmlib.machines.odm import Odm
+from odmlib.machines.tasks import make_tasks
 from odmlib.machines.training import PLAIN_MACHINES, train_problem
 from odmlib.model.schemes import class_pairs
 from odmlib.options import TrainOptions
-from odmlib.selection.cross_validation import of_whole_set
-from odmlib.selection.leave_one_out import leave_one_out_of, left_out_of_task
+from odmlib.selection.fold_training import of_whole_set
+from odmlib.selection.leave_one_out import LeaveOneOut, leave_one_out_of, left_out_of_task
 from odmlib.solvers.control import CONVERGED, Control, Resources, SolverResult, WarmStart
 from odmlib.solvers.kernel.q_rows import add_block
 from odmlib.solvers.running import TaskRun
@@ -51,7 +51,7 @@ SCORED_ROWS = 512  # kernel rows that are added up at a time
 class Rate:
     """What the validation of one setting says."""
 
-    accuracy: float  # of all rows, 0 to 1
+    score: float  # the accuracy on all rows, 0 to 1; regression: the mean squared error
     unfinished: int = 0  # trainings that did not converge
 
 
@@ -82,11 +82,25 @@ class Predictions:
             self.best[place, rows[wins]] = scores[wins]
             self.predicted[place, rows[wins]] = first
 
-    def accuracy(self, place: int) -> float:
+    def score(self, place: int) -> float:
         if self.votes is not None:
             voted = self.votes[place].any(axis=1)
             self.predicted[place, voted] = self.votes[place, voted].argmax(axis=1)
         return float(np.mean(self.predicted[place] == self.codes))
+
+
+class TargetPredictions:
+    """The same for regression: what is predicted for every row and output."""
+
+    def __init__(self, targets: Floats, n_settings: int):
+        self.targets = targets
+        self.predicted = np.zeros((n_settings, *targets.shape))
+
+    def add(self, place: int, rows: Codes, scores: Floats, sides: tuple[int, int | None]) -> None:
+        self.predicted[place, rows, sides[0]] = scores
+
+    def score(self, place: int) -> float:
+        return float(np.mean(np.square(self.predicted[place] - self.targets)))
 
 
 class FoldPaths:
@@ -180,14 +194,18 @@ class PathRun:
         self.linear = machine.has_weights(self.formula.name)
         self.threads, self.budget = first.n_threads, first.cache_bytes
         self.weights = self.problem.weights
-        self.predictions = Predictions(
-            self.scheme, self.problem.codes, len(settings), len(self.problem.labels)
-        )
+        targets = self.problem.targets
+        self.predictions: Predictions | TargetPredictions
+        if targets is None:
+            sizes = len(settings), len(self.problem.labels)
+            self.predictions = Predictions(self.scheme, self.problem.codes, *sizes)
+        else:
+            self.predictions = TargetPredictions(targets, len(settings))
         self.folds = []
         for fold in self.make_folds():
-            if len(fold.present) >= 2:
+            if len(fold.present) >= (2 if targets is None else 1):
                 self.folds.append(fold)
-            else:
+            elif isinstance(self.predictions, Predictions):
                 only = fold.present[0] if len(fold.present) else 0
                 self.predictions.predicted[:, fold.outside] = only
         self.unfinished: list[set[int]] = [set() for _ in settings]
@@ -228,6 +246,10 @@ class PathRun:
     def _tasks(self, fold: PathFold) -> Iterator[Task]:
         """Two classes, or one-vs-rest; a fold may lack some classes."""
         codes = self.problem.codes
+        if self.problem.targets is not None:
+            for task in make_tasks(self.problem, self.scheme):
+                yield dataclasses.replace(task, weights=fold.weights)
+            return
         if len(fold.present) == 2:
             first, second = fold.present.tolist()
             yield Task(0, (first, second), np.where(codes == first, 1.0, -1.0), fold.weights)
@@ -351,6 +373,8 @@ class PathRun:
     def left_out(self, step: PathStep, result: SolverResult, whole: RowCache | None) -> tuple[Codes, Floats]:
         """The rows that the machine has not seen, and their scores."""
         task, rows = step.task, step.fold.outside
+        if task.targets is not None:
+            return rows, (result.margins + task.targets)[rows]
         if task.rows is None:
             return rows, (task.signs * result.margins)[rows]
         return rows, self.all_scores(task, result, whole)[rows]
@@ -368,13 +392,13 @@ class PathRun:
 
     def _end(self, place: int) -> None:
         if self.control.out_of_time() is None:
-            self.on_rate(place, Rate(self.predictions.accuracy(place), len(self.unfinished[place])))
+            self.on_rate(place, Rate(self.predictions.score(place), len(self.unfinished[place])))
 
 
 def leave_one_out_rates(
     paths: FoldPaths, settings: Sequence[TrainOptions], control: Control, on_rate: RateCallback
 ) -> None:
-    """As PathRun; machine odm."""
+    """As PathRun, for machines with leave-one-out from one fit."""
     if paths.suits(settings[0]):
         LeaveOneOutRun(paths, settings, control, on_rate).run()
         return
@@ -387,7 +411,8 @@ def leave_one_out_rates(
         if control.out_of_time() is not None:
             return
         result = leave_one_out_of(model, paths.problem, options)
-        on_rate(place, Rate(result.accuracy, int(model.report["status"] != CONVERGED)))
+        score = result.accuracy if isinstance(result, LeaveOneOut) else result.measures.mean_squared_error
+        on_rate(place, Rate(score, int(model.report["status"] != CONVERGED)))
 
 
 class LeaveOneOutRun(PathRun):
@@ -400,9 +425,13 @@ class LeaveOneOutRun(PathRun):
 
     def left_out(self, step: PathStep, result: SolverResult, whole: RowCache | None) -> tuple[Codes, Floats]:
         task = step.task
-        machine = Odm(self.settings[step.place], step.fold.total_weight)
-        found = left_out_of_task(self.problem.rows, self.formula, machine, task, result.margins)
+        machine = self.machine(self.settings[step.place], step.fold.total_weight)
         everyone = np.arange(self.problem.rows.n_rows)
+        if task.targets is not None:
+            solved = dataclasses.replace(task, targets=task.targets + result.offset)
+            found = left_out_of_task(self.problem.rows, self.formula, machine, solved, result.margins)
+            return everyone, found.margins + task.targets
+        found = left_out_of_task(self.problem.rows, self.formula, machine, task, result.margins)
         if task.rows is None:
             return everyone, task.signs * found.margins
         scores = self.all_scores(task, result, whole)

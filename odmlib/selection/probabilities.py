@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
@@ -20,8 +21,8 @@ from odmlib.machines.tasks import make_tasks
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
 from odmlib.selection.calibration import fit_sigmoid, fit_softmax
-from odmlib.selection.cross_validation import cross_scores
-from odmlib.selection.leave_one_out import leave_one_out_of
+from odmlib.selection.fold_training import cross_scores
+from odmlib.selection.leave_one_out import LeaveOneOut, leave_one_out_of
 
 # scores (rows x outputs) by machines that did not see the row (NaN: none known), and what they are called
 ScoresOf = Callable[[Model, Problem, TrainOptions], tuple[Floats, str]]
@@ -59,7 +60,7 @@ def with_probabilities(
 def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tuple[Floats, str]:
     """Those of leave-one-out, or else of cross-validation."""
     try:
-        result = leave_one_out_of(model, problem, options)
+        result = cast(LeaveOneOut, leave_one_out_of(model, problem, options))
     except ParameterError:  # another machine, too large, or too ill-conditioned
         return cross_validated_scores(model, problem, options)
     model.report["leave_one_out"] = result.report()

@@ -19,13 +19,21 @@ from odmlib.model.model import Model
 from odmlib.model.text_writer import check_numbers
 from odmlib.options import TrainOptions, option_fields
 from odmlib.selection import cross_validation as validation
+from odmlib.selection.compressing import compress_trained
 from odmlib.selection.cross_validation import CrossValidation
-from odmlib.selection.leave_one_out import LeaveOneOut, check_machine, leave_one_out_of
+from odmlib.selection.leave_one_out import (
+    LeaveOneOut,
+    LeftOutTargets,
+    check_machine,
+    leave_one_out_of,
+    left_out_targets,
+)
+from odmlib.selection.novelty import train_detector
 from odmlib.solvers.control import CONVERGED
 from odmlib.values import shown_value
 
 
-def train(X: Any, y: Any, **options: Any) -> Model:
+def train(X: Any, y: Any = None, **options: Any) -> Model:
     settings = make_settings(options)
     problem = make_problem(X, y, settings)
     if (message := targets_message(problem)) is not None:
@@ -40,17 +48,26 @@ def train(X: Any, y: Any, **options: Any) -> Model:
 
 def train_model(problem: Problem, options: TrainOptions) -> Model:
     """`train` for data that are checked already; never warns."""
-    model = train_problem(problem, options)
-    if options.probability:
-        from odmlib.selection.probabilities import with_probabilities
+    model = (train_detector if problem.one_class else train_problem)(problem, options)
+    if options.coverage and problem.targets is not None:
+        model.report["leave_one_out"] = left_out_targets(model, problem, options).report()
+    elif options.probability or options.coverage:
+        from odmlib.selection.label_sets import with_label_sets
+        from odmlib.selection.probabilities import left_out_scores, with_probabilities
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # check_numbers sees it
-            model = with_probabilities(model, problem, options)
+            known = left_out_scores(model, problem, options)
+            if options.probability:
+                model = with_probabilities(model, problem, options, lambda *given: known)
+            if options.coverage:
+                model = with_label_sets(model, problem, *known)
+    if options.max_vectors is not None:
+        model = compress_trained(model, problem, options)
     check_numbers(model)  # what training returns can be saved and loaded
     return model
 
 
-def leave_one_out(X: Any, y: Any, **options: Any) -> LeaveOneOut:
+def leave_one_out(X: Any, y: Any, **options: Any) -> LeaveOneOut | LeftOutTargets:
     """Train on all rows, and tell how each row would fare if it were left out.
 
     Takes what `train` takes. C, gamma and the other rows' weights stay as they are. Exact as long as leaving
@@ -64,8 +81,8 @@ def leave_one_out(X: Any, y: Any, **options: Any) -> LeaveOneOut:
     True
     """
     settings = make_settings(options)
-    problem = Problem.from_arrays(X, y, settings.sample_weight, settings.class_weight)
     check_machine(settings)
+    problem = make_problem(X, y, settings)
     model = train_model(problem, settings)
     if model.report["status"] != CONVERGED:
         warnings.warn(convergence_message(model.report, settings.tol), ConvergenceWarning, stacklevel=2)
@@ -115,7 +132,8 @@ train.__doc__ = f"""Train a machine and return its Model.
 
 X: rows of features: a numpy array, any scipy.sparse matrix or array, or an odmlib.Dataset
    (kernel="precomputed": the square matrix of kernel values).
-y: one label per row, of any type; they come back from `predict` as given.
+y: one label per row, of any type; they come back from `predict` as given. odmr: a number, or a line of
+   numbers, per row. odmo: not needed.
 
 Options, all by name:
 {_describe_options()}
@@ -132,7 +150,7 @@ like targets of a regression.
 train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     [
         inspect.Parameter("X", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-        inspect.Parameter("y", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        inspect.Parameter("y", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None),
         *(
             inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default)
             for option in option_fields()

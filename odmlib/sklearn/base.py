@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, OutlierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -29,15 +29,16 @@ from odmlib._core.arrays import Floats, Places
 from odmlib.data.dataset import Dataset
 from odmlib.data.labels import show_labels
 from odmlib.data.problem import Problem, check_sample_weights, class_weights
+from odmlib.errors import ParameterError
 from odmlib.machines.building import convergence_message
 from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
 from odmlib.model.probability import class_probabilities
 from odmlib.model.schemes import class_pairs, votes
-from odmlib.options import TrainOptions, option_fields
+from odmlib.options import DEFAULTS, TrainOptions, option_fields
 from odmlib.selection.training import train_model
 from odmlib.solvers.control import CONVERGED
-from odmlib.threads import available_threads
+from odmlib.threads import FEW_ROWS, available_threads
 
 LARGEST_SEED = 2**31 - 1
 
@@ -58,35 +59,37 @@ def _has_probabilities(estimator: MarginClassifier) -> bool:
     return True
 
 
-class MarginClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the estimators: `machine` is what `odmlib.train` calls it."""
+class MarginEstimator(BaseEstimator):
+    """Base of all estimators: `machine` is what `odmlib.train` calls it."""
 
     machine: ClassVar[str]
     # parameters that every estimator has
     n_jobs: int | None
     random_state: Any
     warm_start: bool
-    probability: bool
-    class_weight: Any
     # set by fit
     model_: Model
-    classes_: NDArray
     n_features_in_: int
     n_iter_: int
     duality_gap_: float
-    loo_score_: float
     _sparse: bool
     _support: Places | None  # of a kernel that is a function: the training rows,
     _vectors: Any  # and what stood in them
 
     def __init_subclass__(
-        cls, machine: str, parameters: Sequence[str], defaults: Mapping[str, Any] | None = None, **others: Any
+        cls,
+        machine: str = "",
+        parameters: Sequence[str] = (),
+        defaults: Mapping[str, Any] | None = None,
+        **others: Any,
     ) -> None:
-        """Give the estimator an `__init__` of these parameters, all by name."""
+        """Give the estimator an `__init__` of these parameters, all by name; a base has no machine."""
         super().__init_subclass__(**others)
+        if not machine:
+            return
         cls.machine = machine
         known: dict[str, Any] = {option.name: option.default for option in option_fields()}
-        known |= OWN_PARAMETERS | dict(defaults or {})
+        known |= DEFAULTS | OWN_PARAMETERS | dict(defaults or {})
         keyword = inspect.Parameter.KEYWORD_ONLY
         given = [inspect.Parameter(name, keyword, default=known[name]) for name in parameters]
         signature = inspect.Signature(
@@ -106,33 +109,21 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         __init__.__qualname__ = f"{cls.__qualname__}.__init__"
         cls.__init__ = __init__  # type: ignore[method-assign]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Train on the rows of X (array, sparse matrix or data frame) with the labels y.
-
-        sample_weight: a row of weight 2 counts as that row twice, one of weight 0 not at all.
-        """
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2
-        )
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        previous = self.__dict__.get("model_") if self.warm_start else None
-        self.classes_, codes = self._encode(y)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y holds one class only ({show_labels(self.classes_)}); at least two classes are needed"
-            )
+    def _rows_of(self, X: Any) -> tuple[Dataset, Any]:
+        """The training rows, and the kernel where it is a function: then the rows are its values."""
         kernel = self._kernel() if callable(self._kernel()) else None
-        rows = Dataset.from_any(X if kernel is None else _kernel_values(kernel, X, X))
-        problem = self._problem(rows, codes, sample_weight)
+        return Dataset.from_any(X if kernel is None else _kernel_values(kernel, X, X)), kernel
+
+    def _learn(self, X: Any, problem: Problem, kernel: Any, previous: Model | None) -> TrainOptions:
+        """Train and keep the model; `previous`: where to begin, if it fits."""
         if previous is not None and not (
-            np.array_equal(previous.labels, problem.labels) and previous.n_features == rows.n_features
+            np.array_equal(previous.labels, problem.labels) and previous.n_features == problem.rows.n_features
         ):
             previous = None  # other classes, or another width
         options = self._train_options(problem, previous)
         model = train_model(problem, options)
         if model.report["status"] != CONVERGED:
-            warnings.warn(convergence_message(model.report, options.tol), ConvergenceWarning, stacklevel=2)
+            warnings.warn(convergence_message(model.report, options.tol), ConvergenceWarning, stacklevel=3)
         self._keep_estimates(model, problem, options)
         self._sparse, self._support, self._vectors = issparse(X), None, None
         if kernel is not None:
@@ -140,35 +131,10 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         self.model_ = model
         self.n_iter_ = model.report["iterations"]
         self.duality_gap_ = model.report["gap"]
-        return self
+        return options
 
-    def decision_function(self, X: Any) -> Floats:
-        """Two classes: one value per row, positive for classes_[1]. More: a value per class, the largest wins
-        (decision_function_shape="ovr"), or those of the pairs (1,2) (1,3) ... (2,3) ..., positive for
-        the first of the pair ("ovo", where the machine was trained that way)."""
-        rows = self._rows(X)
-        if getattr(self, "decision_function_shape", "ovr") == "ovo" and self.model_.scheme == "ovo":
-            return self.model_.function.scores(rows, self._threads())
-        shape = (rows.n_rows, len(self.classes_)) if len(self.classes_) > 2 else rows.n_rows
-        return self._by_blocks(rows, self._class_values, np.empty(shape))
-
-    def predict(self, X: Any) -> NDArray:
-        """The label of every row: the class with the largest decision value."""
-        rows = self._rows(X)
-        places = self._by_blocks(rows, self._places, np.empty(rows.n_rows, dtype=np.int64))
-        return self.classes_[places]
-
-    @available_if(_has_probabilities)
-    def predict_proba(self, X: Any) -> Floats:
-        """The probability of every class, in the order of `classes_`; the predicted one's is the largest."""
-        rows = self._rows(X)
-        return self._by_blocks(rows, self._probabilities, np.empty((rows.n_rows, len(self.classes_))))
-
-    @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Any) -> Floats:
-        """The logarithm of predict_proba."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+    def _keep_estimates(self, model: Model, problem: Problem, options: TrainOptions) -> None:
+        """What an estimator wants to know of a model before it loses touch with the training rows."""
 
     # ------------------------------------------------------------------------------------ what was learned
 
@@ -243,10 +209,8 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             raise AttributeError("a linear machine keeps its weights (coef_) and no support vectors")
         return function
 
-    def _outputs(self, values: Floats) -> Floats:
-        """Lines of outputs as decision_function has them: two classes are one output."""
-        if len(self.classes_) == 2 and len(values) == 2:
-            return values[:1] - values[1:]
+    def _outputs(self, values: Floats) -> Any:
+        """Lines of outputs as the estimator shows them."""
         return values
 
     # ------------------------------------------------------------------------------------ how it learns
@@ -268,6 +232,139 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             return 0
         return int(check_random_state(self.random_state).randint(LARGEST_SEED))
 
+    def _train_options(self, problem: Problem, previous: Model | None) -> TrainOptions:
+        known = {option.name for option in option_fields()}
+        options = {name: value for name, value in self.get_params(deep=False).items() if name in known}
+        if options.get("lambda_") is not None:
+            options.pop("C", None)
+        if callable(self._kernel()):
+            options["kernel"] = "precomputed"
+        elif isinstance(options.get("gamma"), str) and options["gamma"] == "scale":
+            # rows count by their weights here too
+            spread = problem.rows.n_features * problem.rows.variance(problem.sample_weights)
+            options["gamma"] = 1 / spread if 0 < spread < np.inf else "scale"
+        options |= {"machine": self.machine, "threads": self._threads(), "seed": self._seed()}
+        return TrainOptions(**{"kernel": "linear"} | options | {"init": previous})
+
+    def _keep_vectors(self, model: Model, X: Any) -> Model:
+        """A kernel given as a function needs the support vectors, and their values only."""
+        if not isinstance(model.function, PrecomputedFunction):
+            raise TypeError("a model of kernel values was expected")
+        support = model.function.serials - 1
+        self._support, self._vectors = support, X[support]
+        serials = np.arange(1, len(support) + 1)
+        function = dataclasses.replace(model.function, serials=serials)
+        return dataclasses.replace(model, function=function, n_features=len(serials))
+
+    # ------------------------------------------------------------------------------------ how it decides
+
+    def _rows(self, X: Any) -> Dataset:
+        if self._is_plain(X):
+            try:
+                return Dataset.from_any(X)
+            except ParameterError:
+                pass  # values that are not finite: scikit-learn words it below
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        if self._vectors is not None:
+            X = _kernel_values(self._kernel(), X, self._vectors)
+        return Dataset.from_any(X)
+
+    def _is_plain(self, X: Any) -> bool:
+        """Whether X needs no look by scikit-learn, which takes longer than the prediction of a row."""
+        return (
+            type(X) is np.ndarray
+            and X.dtype == np.float64
+            and X.ndim == 2
+            and len(X) > 0
+            and "model_" in self.__dict__
+            and X.shape[1] == self.n_features_in_
+            and "feature_names_in_" not in self.__dict__
+            and self._vectors is None
+        )
+
+    def _by_blocks(self, rows: Dataset, values_of: Any, out: NDArray) -> Any:
+        """Fill `out` from the scores of some rows at a time: those of many pairs of classes are too much."""
+        threads = 1 if self.n_jobs is None and rows.n_rows <= FEW_ROWS else self._threads()
+        for part, scores in self.model_.score_blocks(rows, threads):
+            out[part] = values_of(scores)
+        return out
+
+    # ------------------------------------------------------------------------------------ for scikit-learn
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "model_" in self.__dict__  # the parameter lambda_ looks like a result to scikit-learn
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        kernel = self._kernel()
+        tags.input_tags.pairwise = isinstance(kernel, str) and kernel == "precomputed"
+        return tags
+
+
+class MarginClassifier(ClassifierMixin, MarginEstimator):
+    """Base of the classifiers."""
+
+    probability: bool
+    class_weight: Any
+    classes_: NDArray
+    loo_score_: float
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Train on the rows of X (array, sparse matrix or data frame) with the labels y.
+
+        sample_weight: a row of weight 2 counts as that row twice, one of weight 0 not at all.
+        """
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2
+        )
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        previous = self.__dict__.get("model_") if self.warm_start else None
+        self.classes_, codes = self._encode(y)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds one class only ({show_labels(self.classes_)}); at least two classes are needed"
+            )
+        rows, kernel = self._rows_of(X)
+        self._learn(X, self._problem(rows, codes, sample_weight), kernel, previous)
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """Two classes: one value per row, positive for classes_[1]. More: a value per class, the largest wins
+        (decision_function_shape="ovr"), or those of the pairs (1,2) (1,3) ... (2,3) ..., positive for
+        the first of the pair ("ovo", where the machine was trained that way)."""
+        rows = self._rows(X)
+        if getattr(self, "decision_function_shape", "ovr") == "ovo" and self.model_.scheme == "ovo":
+            return self.model_.function.scores(rows, self._threads())
+        shape = (rows.n_rows, len(self.classes_)) if len(self.classes_) > 2 else rows.n_rows
+        return self._by_blocks(rows, self._class_values, np.empty(shape))
+
+    def predict(self, X: Any) -> NDArray:
+        """The label of every row: the class with the largest decision value."""
+        rows = self._rows(X)
+        places = self._by_blocks(rows, self._places, np.empty(rows.n_rows, dtype=np.int64))
+        return self.classes_[places]
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of every class, in the order of `classes_`; the predicted one's is the largest."""
+        rows = self._rows(X)
+        return self._by_blocks(rows, self._probabilities, np.empty((rows.n_rows, len(self.classes_))))
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> Floats:
+        """The logarithm of predict_proba."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def _outputs(self, values: Floats) -> Floats:
+        """Lines of outputs as decision_function has them: two classes are one output."""
+        if len(self.classes_) == 2 and len(values) == 2:
+            return values[:1] - values[1:]
+        return values
+
     def _encode(self, y: NDArray) -> tuple[NDArray, Places]:
         """The sorted classes and the position of each row's; a semi-supervised machine gives -1 for none."""
         classes, codes = np.unique(y, return_inverse=True)
@@ -286,20 +383,6 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             per_class = class_weights(self.class_weight, labels, codes)
         return Problem(rows, codes, labels, weights, np.where(np.isfinite(per_class), per_class, 1.0))
 
-    def _train_options(self, problem: Problem, previous: Model | None) -> TrainOptions:
-        known = {option.name for option in option_fields()}
-        options = {name: value for name, value in self.get_params(deep=False).items() if name in known}
-        if options.get("lambda_") is not None:
-            options.pop("C", None)
-        if callable(self._kernel()):
-            options["kernel"] = "precomputed"
-        elif isinstance(options.get("gamma"), str) and options["gamma"] == "scale":
-            # rows count by their weights here too
-            spread = problem.rows.n_features * problem.rows.variance(problem.sample_weights)
-            options["gamma"] = 1 / spread if 0 < spread < np.inf else "scale"
-        options |= {"machine": self.machine, "threads": self._threads(), "seed": self._seed()}
-        return TrainOptions(**{"kernel": "linear"} | options | {"init": previous})
-
     def _keep_estimates(self, model: Model, problem: Problem, options: TrainOptions) -> None:
         """loo_score_ where it was asked for, or made on the way to probabilities."""
         self.__dict__.pop("loo_score_", None)
@@ -309,31 +392,6 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             model.report["leave_one_out"] = leave_one_out_of(model, problem, options).report()
         if "leave_one_out" in model.report:
             self.loo_score_ = model.report["leave_one_out"]["accuracy"]
-
-    def _keep_vectors(self, model: Model, X: Any) -> Model:
-        """A kernel given as a function needs the support vectors, and their values only."""
-        if not isinstance(model.function, PrecomputedFunction):
-            raise TypeError("a model of kernel values was expected")
-        support = model.function.serials - 1
-        self._support, self._vectors = support, X[support]
-        serials = np.arange(1, len(support) + 1)
-        function = dataclasses.replace(model.function, serials=serials)
-        return dataclasses.replace(model, function=function, n_features=len(serials))
-
-    # ------------------------------------------------------------------------------------ how it decides
-
-    def _rows(self, X: Any) -> Dataset:
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        if self._vectors is not None:
-            X = _kernel_values(self._kernel(), X, self._vectors)
-        return Dataset.from_any(X)
-
-    def _by_blocks(self, rows: Dataset, values_of: Any, out: NDArray) -> Any:
-        """Fill `out` from the scores of some rows at a time: those of many pairs of classes are too much."""
-        for part, scores in self.model_.score_blocks(rows, self._threads()):
-            out[part] = values_of(scores)
-        return out
 
     def _class_values(self, scores: Floats) -> Floats:
         """One value for two classes, else one per class; one-vs-one: votes, then the sum of the duels."""
@@ -360,17 +418,96 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             return class_probabilities(model.scheme, scores, slopes, offsets, 1 - places, 2)[:, ::-1]
         return class_probabilities(model.scheme, scores, slopes, offsets, places, len(self.classes_))
 
-    # ------------------------------------------------------------------------------------ for scikit-learn
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return "model_" in self.__dict__  # the parameter lambda_ looks like a result to scikit-learn
+class MarginRegressor(MultiOutputMixin, RegressorMixin, MarginEstimator):
+    """Base of the estimators of regression."""
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        kernel = self._kernel()
-        tags.input_tags.pairwise = isinstance(kernel, str) and kernel == "precomputed"
-        return tags
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Train on the rows of X (array, sparse matrix or data frame) with the targets y: a number, or a line
+        of numbers, for each row.
+
+        sample_weight: a row of weight 2 counts as that row twice, one of weight 0 not at all.
+        """
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True, multi_output=True
+        )
+        previous = self.__dict__.get("model_") if self.warm_start else None
+        rows, kernel = self._rows_of(X)
+        problem = Problem.from_targets(rows, y, sample_weight)
+        if previous is not None and previous.n_outputs != y.reshape(len(y), -1).shape[1]:
+            previous = None
+        self._learn(X, problem, kernel, previous)
+        self._one_output = y.ndim == 1
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """The number predicted for every row; a line of numbers where y had lines."""
+        scores = self._by_blocks_of_outputs(self._rows(X))
+        return scores[:, 0] if self._one_output else scores
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
+        """The ends of an interval for every row that holds the target of a new row with this probability;
+        leave_one_out=True and one output."""
+        low, high = self._fitted().interval(coverage)
+        return np.add.outer(self.predict(X), np.array([low, high]))
+
+    def _by_blocks_of_outputs(self, rows: Dataset) -> Floats:
+        return self._by_blocks(rows, lambda scores: scores, np.empty((rows.n_rows, self.model_.n_outputs)))
+
+    def _outputs(self, values: Floats) -> Any:
+        """One output has no line of its own, as in scikit-learn's regressors."""
+        return values[0] if self._one_output else values
+
+    def _keep_estimates(self, model: Model, problem: Problem, options: TrainOptions) -> None:
+        """loo_predictions_ and loo_score_ where they were asked for."""
+        for name in ("loo_predictions_", "loo_score_"):
+            self.__dict__.pop(name, None)
+        if getattr(self, "leave_one_out", False):
+            from sklearn.metrics import r2_score
+
+            from odmlib.selection.leave_one_out import left_out_targets
+
+            predicted = left_out_targets(model, problem, options).predicted
+            self.loo_predictions_ = predicted[:, 0] if predicted.shape[1] == 1 else predicted
+            self.loo_score_ = r2_score(problem.targets, predicted, sample_weight=problem.sample_weights)
+
+
+class MarginDetector(OutlierMixin, MarginEstimator):
+    """Base of the novelty detectors."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Train on the rows of X (array, sparse matrix or data frame), all of which are taken as normal.
+
+        sample_weight: a row of weight 2 counts as that row twice, one of weight 0 not at all.
+        """
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+        previous = self.__dict__.get("model_") if self.warm_start else None
+        rows, kernel = self._rows_of(X)
+        self._learn(X, Problem.of_one_class(rows, None, sample_weight), kernel, previous)
+        return self
+
+    @property
+    def offset_(self) -> float:
+        """The threshold: decision_function is score_samples less this."""
+        return float(self._fitted().function.offsets[0])
+
+    def decision_function(self, X: Any) -> Floats:
+        """One value per row: positive for rows like the training rows, negative for novelties."""
+        rows = self._rows(X)
+        return self._by_blocks(rows, lambda scores: scores[:, 0], np.empty(rows.n_rows))
+
+    def score_samples(self, X: Any) -> Floats:
+        """The output of the machine: the higher, the more a row is like the training rows."""
+        return self.decision_function(X) + self.offset_
+
+    def predict(self, X: Any) -> Places:
+        """+1 for rows like the training rows, -1 for novelties."""
+        return np.where(self.decision_function(X) > 0, 1, -1)
+
+    def p_values(self, X: Any) -> Floats:
+        """For every row the part of rows like the training rows that look as novel as it; `predict` says -1
+        where it is at most nu."""
+        return self.model_.p_values_for(self.decision_function(X))
 
 
 def _kernel_values(kernel: Callable[[Any, Any], Any], X: Any, others: Any) -> Floats:

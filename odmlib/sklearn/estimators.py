@@ -12,14 +12,15 @@ from odmlib.data.problem import Problem
 from odmlib.machines.declarations import DECLARATIONS
 from odmlib.model.model import Model
 from odmlib.options import KMOMD_LAMBDA, TrainOptions
-from odmlib.sklearn.base import MarginClassifier
+from odmlib.sklearn.base import MarginClassifier, MarginDetector, MarginRegressor
 
 KERNEL = ("kernel", "gamma", "degree", "coef0", "cache_mb")
 COST = ("C", "lambda_")
 BAND = ("nu", "theta")
 TASKS = ("multiclass", "decision_function_shape")
-RUN = ("probability", "class_weight", "tol", "max_iter", "time_limit", "solver", "n_jobs", "random_state",
-       "warm_start", "callback")  # fmt: skip
+CLASSES = ("probability", "class_weight")
+TRAINING = ("tol", "max_iter", "time_limit", "solver", "n_jobs", "random_state", "warm_start", "callback")
+RUN = (*CLASSES, *TRAINING)
 
 
 class ODMClassifier(
@@ -244,4 +245,82 @@ class ScalableODM(
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> ScalableODM(levels=2).fit(X, y).score(X, y) > 0.9
     True
+    """
+
+
+class ODMRegressor(
+    MarginRegressor,
+    machine="odmr",
+    parameters=(*COST, "epsilon", "nu", *KERNEL, "bias", "leave_one_out", "shrinking", *TRAINING),
+    defaults={"nu": 1.0},
+):
+    """Regression with the losses of ODM around the targets, with a kernel.
+
+    Minimises `1/2 |w|^2 + C sum_i s_i [max(0, -epsilon-z_i)^2 + nu max(0, z_i-epsilon)^2]` over the residuals
+    `z_i = f(x_i) - y_i` with row weights `s_i`. y may have several columns: each is an output of its own, and
+    all share the kernel rows.
+
+    Parameters
+    ----------
+    epsilon : residuals up to this size cost nothing
+    nu : weight of residuals above the band (predictions that are too large) relative to those below, 0 to 1
+    leave_one_out : make loo_predictions_ and loo_score_ available: what the machine trained without a row
+        predicts for it, and R^2 of these predictions, from one fit
+    bias : as in `ODMClassifier`; None: kernels other than linear and poly add their sum to the mean of y
+
+    The other parameters, and the attributes that are not of classes, mean what they mean in `ODMClassifier`.
+    margins_ are the residuals of the training rows.
+
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> machine = ODMRegressor(leave_one_out=True).fit(X, y)
+    >>> machine.predict(X).shape, machine.loo_score_ > 0.4
+    ((442,), True)
+    """
+
+
+class LinearODMRegressor(
+    MarginRegressor,
+    machine="odmr",
+    parameters=(*COST, "epsilon", "nu", "bias", "leave_one_out", "shrinking", *TRAINING),
+    defaults={"nu": 1.0},
+):
+    """Regression without a kernel, for many rows or many features: LIBLINEAR's -s 11 where nu is 1.
+
+    The machine of `ODMRegressor(kernel="linear")`; parameters and attributes mean the same.
+
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> machine = LinearODMRegressor(C=100).fit(X, y)
+    >>> machine.coef_.shape, machine.score(X, y) > 0.5
+    ((10,), True)
+    """
+
+
+class OneClassODM(
+    MarginDetector,
+    machine="odmo",
+    parameters=("nu", *COST, "theta", *KERNEL, "bias", "shrinking", *TRAINING),
+    defaults=DECLARATIONS["odmo"].defaults,
+):
+    """Novelty detection: the ODM of one class, with a threshold that keeps its promise on new rows.
+
+    The outputs of all rows are drawn to 1 (theta > 0: into [1-theta, 1+theta]). The threshold comes from
+    leave-one-out outputs: about a part `nu` of new rows that are like the training rows falls below it.
+
+    Parameters
+    ----------
+    nu : part of new normal rows that may be called novel, 0 < nu < 1
+    theta : half-width of the band without loss, 0 <= theta < 1; above 0 not all rows are support vectors
+
+    The other parameters mean what they mean in `ODMClassifier`, and so do the attributes that are not of
+    classes. offset_ is the threshold: `decision_function(X) = score_samples(X) - offset_`.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> detector = OneClassODM(nu=0.05).fit(X[y == 0])
+    >>> (detector.predict(X[y != 0]) == -1).all()
+    np.True_
+    >>> detector.p_values(X[y == 0]).shape
+    (50,)
     """

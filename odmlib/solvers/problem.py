@@ -1,9 +1,10 @@
 """The problems that solvers solve: rows or a kernel, signs, costs and a loss, with the verbs they share.
 
-    min_f  1/2 |f|^2 + sum_i loss_i(z_i),   z_i = y_i f(x_i)
+    min_f  1/2 |f|^2 + sum_i loss_i(z_i),   z_i = y_i f(x_i) - t_i
 
 The dual has one signed multiplier a_i per row; a_i = -loss_i'(z_i) at the optimum, and the gap of a row is
-loss_i(z_i) + conj_i(a_i) + a_i z_i >= 0.
+loss_i(z_i) + conj_i(a_i) + a_i z_i >= 0. In classification the targets t_i are 0 (None). In regression all
+signs are +1, and z_i is the residual of row i.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ class MarginProblem:
     y: Floats
     costs: Floats
     loss: MarginLoss
+    targets: Floats | None
+
+    def margins_of(self, scores: Floats) -> Floats:
+        """z of all rows, from their scores f(x)."""
+        return self.y * scores if self.targets is None else self.y * scores - self.targets
 
     def losses_and_gap(self, duals: Floats, margins: Floats, threads: int = 1) -> tuple[float, float]:
         """The sum of the losses, and the duality gap for f made of the duals."""
@@ -52,9 +58,10 @@ class LinearProblem(MarginProblem):
     y: Floats
     costs: Floats
     loss: MarginLoss
+    targets: Floats | None = None
 
     def margins(self, w: Floats, threads: int = 1) -> Floats:
-        return self.y * self.rows.product(w, threads)
+        return self.margins_of(self.rows.product(w, threads))
 
     def weights_of(self, duals: Floats, threads: int = 1) -> Floats:
         """w = sum_i a_i y_i x_i"""
@@ -64,13 +71,14 @@ class LinearProblem(MarginProblem):
         self, w: Floats, margins: Floats, curvatures: Floats, threads: int = 1
     ) -> tuple[float, Floats]:
         """(sum of the losses, its gradient in w), in one pass; fills margin and curvature of every row."""
-        return evaluate(self.rows, self.y, self.costs, self.loss, w, margins, curvatures, threads)
+        parts = self.rows, self.y, self.costs, self.loss
+        return evaluate(*parts, w, margins, curvatures, threads, self.targets)
 
     def start_duals(self, weights: Floats, threads: int = 1) -> Floats:
         """Duals that weights suggest, times the number that makes the best start of them."""
         duals = self.duals_of(self.margins(weights, threads), threads)
         w = self.weights_of(duals, threads)
-        return best_multiple(self.loss, self.costs, duals, inner(w, w), threads) * duals
+        return best_multiple(self.loss, self.costs, duals, inner(w, w), threads, self.targets) * duals
 
 
 @dataclass(frozen=True)
@@ -81,19 +89,31 @@ class KernelProblem(MarginProblem):
     y: Floats
     costs: Floats
     loss: MarginLoss
+    targets: Floats | None = None
 
     def restricted(self, rows: Places) -> KernelProblem:
         """The same problem on some of the rows."""
-        return KernelProblem(self.kernel.restricted(rows), self.y[rows], self.costs[rows], self.loss)
+        targets = None if self.targets is None else self.targets[rows]
+        kernel = self.kernel.restricted(rows)
+        return KernelProblem(kernel, self.y[rows], self.costs[rows], self.loss, targets)
 
 
-def conjugates(loss: MarginLoss, costs: Floats, duals: Floats, threads: int = 1) -> float:
-    """sum_i conj_i(a_i): at margin 0 a row's gap is its loss and its conjugate."""
+def conjugates(
+    loss: MarginLoss, costs: Floats, duals: Floats, threads: int = 1, targets: Floats | None = None
+) -> float:
+    """sum_i conj_i(a_i) - a_i t_i: at margin 0 a row's gap is its loss and its conjugate."""
     losses, total = value_and_gap(loss, duals, np.zeros_like(duals), costs, threads)
-    return total - losses
+    return total - losses - (0.0 if targets is None else inner(duals, targets))
 
 
-def best_multiple(loss: MarginLoss, costs: Floats, duals: Floats, square: float, threads: int = 1) -> float:
+def best_multiple(
+    loss: MarginLoss,
+    costs: Floats,
+    duals: Floats,
+    square: float,
+    threads: int = 1,
+    targets: Floats | None = None,
+) -> float:
     """The t >= 0 with the largest dual value of t a; `square` is |f|^2 for the duals a.
 
     The conjugates are taken as a quadratic in t through 0, which they are for ODM and, as far as they are
@@ -107,7 +127,7 @@ def best_multiple(loss: MarginLoss, costs: Floats, duals: Floats, square: float,
         most = (1 - 2.0**-50) * float(np.nanmin(room, initial=np.inf))
     if not (math.isfinite(most) and most > 0 and square > 0):
         return 0.0
-    whole, half = (conjugates(loss, costs, t * most * duals, threads) for t in (1.0, 0.5))
+    whole, half = (conjugates(loss, costs, t * most * duals, threads, targets) for t in (1.0, 0.5))
     slope, curvature = 4 * half - whole, 4 * whole - 8 * half + most**2 * square
     if not (math.isfinite(whole) and slope < 0 < curvature):
         return 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from odmlib.data.reading import read_dataset
 from odmlib.model.text_format import load_model
 from tests.model.examples import make_model
 
-from .tools import files, toy
+from .tools import files, start, toy
 
 ROWS = "1 1:1 2:-2 6:0.5\n-1 3:4\n-1 1:-9\n"
 
@@ -123,7 +124,7 @@ def test_labels_of_every_type(tools, labels, names):
     if labels.dtype.kind in "fiub":
         assert outcome.out.endswith("(classification)\n")
     else:
-        assert outcome.err == "odm-predict: the labels of this model are not numbers: no accuracy\n"
+        assert outcome.err == "odm-predict: there are no labels that the model could know: no accuracy\n"
 
 
 def test_a_score_of_zero_is_the_second_label(tools):
@@ -188,3 +189,76 @@ def test_model_and_data_in_the_wrong_order(tools):
     tools.train("-q -t 0 d m")
     assert "are the files in the right order?" in tools.predict("m d out").err
     assert "this looks like a model file, not data" in tools.train("m").err
+
+
+def test_label_sets(tools):
+    Path("e").write_text(toy(200))
+    assert tools.train("-q --coverage 1 -g 0.1 e m").code == 0
+    outcome = tools.predict("--coverage 0.8 e m out")
+    accuracy, coverage = outcome.out.splitlines()
+    assert accuracy.startswith("Accuracy = ")
+    assert coverage.startswith("Coverage = ")
+    assert coverage.endswith(" labels per set")
+    model = load_model("m")
+    rows, labels = read_dataset("e")
+    sets, predicted = model.predict_set(rows, 0.8), model.predict(rows)
+    for line, label, row in zip(Path("out").read_text().splitlines(), predicted, sets, strict=True):
+        first, *others = map(float, line.split())
+        assert first == label
+        assert others == model.labels[row].tolist()
+    inside = int(sets[np.arange(len(labels)), model.codes_of(labels)].sum())
+    assert f"({inside}/200)" in coverage
+
+
+def test_label_sets_refused(tools):
+    assert tools.train("-q -g 0.1 d m").code == 0
+    outcome = tools.predict("--coverage 0.9 d m out")
+    assert outcome.code == 1
+    assert outcome.err == (
+        "odm-predict: the model holds no numbers for label sets; train it with odm-train --coverage 1 "
+        "(in Python: coverage=True)\n"
+    )
+    for words, message in [
+        ("--coverage 1", "expected a number above 0 and below 1, found '1'"),
+        ("--coverage x", "--coverage"),
+        ("--coverage 0.9 --scores", "--scores and --coverage both add words behind the label"),
+        ("-b 1 --coverage 0.9", "-b 1 and --coverage both add words"),
+    ]:
+        outcome = tools.predict(words, "d m out")
+        assert outcome.code == 2
+        assert message in outcome.err
+    assert not Path("out").exists()
+
+
+def test_rows_of_a_pipe_are_answered_before_it_ends(tools):
+    with start("predict", "-", "linear", "-", stdin=subprocess.PIPE) as process:
+        for row, answer in ((b"1 1:1 2:-2 6:0.5\n", b"1\n"), (b"-1 3:4\n", b"-1\n")):
+            process.stdin.write(row)
+            process.stdin.flush()
+            assert process.stdout.readline() == answer
+        process.stdin.write(b"1 1:x\n")
+        process.stdin.close()
+        assert process.stdout.read() == b""
+        assert process.stderr.read().startswith(b"odm-predict: <stdin>:3:5: ")
+        assert process.wait(60) == 1
+
+
+def test_a_fault_late_in_a_file_leaves_no_output(tools):
+    Path("long").write_text(ROWS * 200_000 + "1 1:x\n")
+    Path("out").write_text("as before")
+    outcome = tools.predict("long linear out")
+    assert outcome.code == 1
+    assert outcome.err.startswith("odm-predict: long:600001:5: ")
+    assert Path("out").read_text() == "as before"
+    assert files() == ["d", "linear", "long", "out", "rbf"]
+
+
+def test_many_parts_are_as_one(tools):
+    """More rows than a part holds: labels, scores, accuracy and warnings are those of all rows together."""
+    Path("long").write_text((ROWS + "1 9:1\n") * 100_000)
+    outcome = tools.predict("--scores -j 2 long linear out")
+    assert outcome.out == "Accuracy = 75% (300000/400000) (classification)\n"
+    assert outcome.err.count("features above 6 were not seen") == 1
+    lines = Path("out").read_text().splitlines()
+    assert len(lines) == 400_000
+    assert lines[:4] * 100_000 == lines

@@ -33,7 +33,7 @@ def test_train_and_predict_by_name(tools, tables):
     assert Path("out").read_text() == Path("out2").read_text()
     third = tools.predict("rows.csv m out3")
     assert Path("out").read_text() == Path("out3").read_text()
-    assert third == (0, "", "odm-predict: the table has no column of labels: no accuracy\n")
+    assert third == (0, "", "odm-predict: there are no labels that the model could know: no accuracy\n")
 
 
 def test_flags(tools, tables):

@@ -354,3 +354,52 @@ def test_mean_distance_of_a_sample_and_of_equal_rows():
     )  # of two normal points in the plane
     assert Dataset.from_any(np.full((5, 3), 1 / 3)).mean_distance() == 0
     assert Dataset.from_any(X[:1]).mean_distance() == 0
+@pytest.mark.parametrize("width", [np.int32, np.int64, np.uint32, np.int16])
+def test_columns_are_judged_by_their_copies(width):
+    from scipy.sparse import csr_array
+
+    def given(columns, starts=(0, 2, 2, 5)):
+        rows = csr_array((3, 6))
+        rows.indptr, rows.data = np.array(starts, dtype=np.int64), np.arange(1.0, 6.0)
+        rows.indices = np.array(columns, dtype=width)
+        return rows
+
+    good = given([4, 5, 0, 4, 5])
+    kept = Dataset.from_any(good)
+    good.indices[:] = 999
+    assert kept.indices.tolist() == [4, 5, 0, 4, 5]
+    assert Dataset.from_any(given([5, 4, 5, 4, 0])).indices.tolist() == [4, 5, 0, 4, 5]
+    bad = [[0, 6, 0, 1, 2], [0, 1, 0, 1, 30000]]
+    if width is not np.uint32:
+        bad.append([-1, 1, 0, 1, 2])
+    if width is np.int64:
+        bad += [[0, 1, 0, 1, 2**31], [0, 1, 0, 1, 2**32 + 3], [0, 1, 0, 1, -(2**63)]]
+    for columns in bad:
+        with pytest.raises(ParameterError, match="index arrays that do not fit"):
+            Dataset.from_any(given(columns))
+
+
+def test_order_is_seen_across_chunks():
+    """The check works on chunks of columns: a fall at their seam counts, unless a row begins there."""
+    from scipy.sparse import csr_array
+
+    n, seam = 10_000, 4096
+    columns, values = np.arange(n, dtype=np.int32), np.ones(n)
+    swapped = columns.copy()
+    swapped[[seam - 1, seam]] = swapped[[seam, seam - 1]]
+    rows = Dataset.from_any(csr_array((values, swapped, np.array([0, n])), shape=(1, n)))
+    assert (rows.indices == columns).all()
+    two = np.concatenate([columns[:seam], columns[: n - seam]])
+    rows = Dataset.from_any(csr_array((values, two, np.array([0, 0, seam, seam, n])), shape=(4, n)))
+    assert (rows.indices == two).all()
+    with pytest.raises(ParameterError, match="ascend"):
+        Dataset([0, n], two, values, n)
+
+
+@pytest.mark.parametrize("place", [0, 1, 6, 7])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_every_place_is_looked_at(place, value):
+    X = np.full((2, 4), 1e308)
+    X[place // 4, place % 4] = value
+    with pytest.raises(ParameterError, match="NaN or infinity"):
+        Dataset.from_any(X)

@@ -1,7 +1,7 @@
-"""Runs beside shim.cc: does one piece of work again and again, each time in a child whose nth call of the system fails.
+"""Runs beside shim.cc: does one piece of work again and again, in children whose nth call of the system fails.
 
-python -m tests.faults.driver WORK CALLS FAULT MODE FOLDER prints a JSON list with an entry per point: what the child said
-and what stands in the folder afterwards. One process for all points, because Python and numpy take long to start.
+python -m tests.faults.driver WORK CALLS FAULT MODE FOLDER prints JSON with an entry per point: what the child
+said and what stands in the folder afterwards. One process for all points: Python and numpy take long to start.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ from odmlib.data.dataset import Dataset
 from odmlib.data.scaling import Scaling
 from odmlib.errors import OdmError
 
-CALLS = {"open": 1, "write": 2, "fsync": 4, "rename": 8, "mode": 16, "close": 32, "unlink": 64, "allocate": 128}
+CALLS = {
+    "open": 1,
+    "write": 2,
+    "fsync": 4,
+    "rename": 8,
+    "mode": 16,
+    "close": 32,
+    "unlink": 64,
+    "allocate": 128,
+}
 OLD = b"the old file\n"
 MOST_POINTS = 20_000
 
@@ -89,8 +98,10 @@ def train_others(target: str) -> None:
 
 WORKS: dict[str, Callable[[str], Any]] = {
     work.__name__: work
-    for work in (save_model, write_data, train_tool, write_ranges, predict_tool, read_data, load_model)
-    + (train_kernel, train_linear, train_threads, train_others)
+    for work in (
+        *(save_model, write_data, train_tool, write_ranges, predict_tool),
+        *(read_data, load_model, train_kernel, train_linear, train_threads, train_others),
+    )
 }
 
 

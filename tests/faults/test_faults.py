@@ -1,4 +1,4 @@
-"""Calls of the system that fail, one at a time, and kills at each of them: the old file or the whole new one, no litter.
+"""Calls of the system that fail one at a time, and kills at each: the old file or the whole new one, no litter.
 
 shim.cc stands between Python and the C library, driver.py counts through the calls.
 """
@@ -30,7 +30,10 @@ HALF, KILL_BEFORE, KILL_AFTER = 0, -1, -2
 FILE_CALLS = "open+write+fsync+rename+mode+close"
 TEMPORARY = re.compile(r"\.odm-\d+-[0-9a-f]{12}\.tmp")
 slow = pytest.mark.slow
-WRITERS = ["save_model", *(pytest.param(work, marks=slow) for work in ("write_data", "train_tool", "write_ranges"))]
+WRITERS = [
+    "save_model",
+    *(pytest.param(work, marks=slow) for work in ("write_data", "train_tool", "write_ranges")),
+]
 WRITERS.append(pytest.param("predict_tool", marks=slow))
 
 
@@ -43,7 +46,9 @@ def shim(tmp_path_factory) -> Path:
 def points(shim, tmp_path):
     """The points of a piece of work, and what it leaves when nothing fails."""
 
-    def run(work: str, calls: str, fault: int, mode: str = "600") -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def run(
+        work: str, calls: str, fault: int, mode: str = "600"
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         folder = tmp_path / "folder"
         folder.mkdir(exist_ok=True)
         environment = os.environ | {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"}
@@ -116,13 +121,16 @@ def test_a_kill_at_each_call(work, fault, mode, points):
         assert point["after"]["mode"] == expected_mode(mode)
 
 
-READERS = ["read_data", *(pytest.param(work, marks=slow) for work in ("load_model", "train_linear", "train_threads"))]
+READERS = [
+    "read_data",
+    *(pytest.param(work, marks=slow) for work in ("load_model", "train_linear", "train_threads")),
+]
 READERS += ["train_kernel", pytest.param("train_others", marks=slow)]
 
 
 @pytest.mark.parametrize("work", READERS + [each for each in WRITERS if "write_ranges" not in str(each)])
 def test_memory_that_is_refused(work, points):
-    """Memory that a compiled module asks for: a typed error or the right result, never the end of the process."""
+    """Memory for compiled modules: a typed error or the right result, never the end of the process."""
     whole, found = points(work, "allocate", errno.ENOMEM)
     assert found
     for point in found:

@@ -1,7 +1,7 @@
 """Fuzz one target: python tests/fuzz/run.py TARGET SECONDS. Needs atheris (pip install "odmlib[fuzz]").
 
-The corpus in this folder is where it starts; what it finds on the way stays in build/fuzz/TARGET. An input that breaks a
-promise is written to corpus/TARGET as crash-..., where the ordinary suite replays it from then on.
+The corpus in this folder is where it starts; what it finds on the way stays in build/fuzz/TARGET. An input that
+breaks a promise is written to corpus/TARGET as crash-..., where the ordinary suite replays it from then on.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ LONGEST = 4096  # bytes of an input
 
 def words_of(seeds: Path) -> list[str]:
     """A dictionary of libFuzzer: the words of the seeds."""
-    found = {word for path in seeds.iterdir() for word in re.findall(rb"[A-Za-z_0-9.+-]+|[^\s]", path.read_bytes())}
-    return ['"' + "".join(f"\\x{byte:02x}" for byte in word) + '"' for word in sorted(found) if len(word) < 30]
+    found = {
+        word for path in seeds.iterdir() for word in re.findall(rb"[A-Za-z_0-9.+-]+|[^\s]", path.read_bytes())
+    }
+    return [
+        '"' + "".join(f"\\x{byte:02x}" for byte in word) + '"' for word in sorted(found) if len(word) < 30
+    ]
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
 """What is fuzzed: a function of bytes for each kind of file that odmlib reads.
 
-Each raises on a finding: an error that is no OdmError, a result that depends on chunks or threads, or one that differs
-from an oracle. It returns how often it compared with a program that we did not write or with a second reader, so that a
-test can tell that the comparisons took place. `make fuzz` drives these functions; the ordinary suite replays the corpus.
+Each raises on a finding: an error that is no OdmError, a result that depends on chunks or threads, or one that
+differs from an oracle. It returns how often it compared with a program that we did not write or with what was
+written, so that a test can tell that the comparisons took place. `make fuzz` drives these functions; the ordinary
+suite replays the corpus.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ CUTS = ((1, None, 1 << 18), (1, 1, 1), (2, 7, 3), (3, 64, 5), (8, 1 << 12, 16))
 
 
 def reader(data: bytes) -> int:
-    """Data files: every cut into blocks, chunks and threads, a slow reader, odm-check and scikit-learn agree."""
+    """Data files: every cut into blocks and threads, a slow reader, odm-check and scikit-learn agree."""
     with contextlib.suppress(OdmError):
         read_data(data, max_unpacked=UNPACKED)
     if is_packed(data):
@@ -169,6 +170,8 @@ def foreign_model(data: bytes) -> int:
         return 0
     compared = _sound(found)
     for form in FORMS:
+        if form == "liblinear" and found.n_features > MOST_FEATURES:
+            continue  # its files have a line for every feature
         target = io.BytesIO()
         try:
             save_foreign_model(found, target, form)
@@ -241,8 +244,7 @@ def weights(data: bytes) -> int:
         return 0
     with _as_file(data) as path:
         try:
-            rows, labels = read_dataset(path)
-            n_rows = rows.n_rows
+            n_rows = read_dataset(path)[0].n_rows
         except OdmError:
             n_rows = data.count(b"\n")
         try:

@@ -33,7 +33,7 @@ def cut_short(target: str) -> int:
     return compared
 
 
-# comparisons with scikit-learn's loader, Python's float() or what was written: fewer would mean that the oracles sleep
+# comparisons with scikit-learn, Python's float() or what was written: fewer would mean that an oracle sleeps
 LEAST = {
     "reader": 150,
     "numbers": 450,

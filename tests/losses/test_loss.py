@@ -11,24 +11,29 @@ import pytest
 
 from odmlib.losses.loss import BandLoss, MarginLoss
 
-SETTINGS = [(0.0, 0.0), (0.0, 1.0), (0.2, 0.5), (0.9, 0.4), (0.3, 0.0), (0.0, 0.01)]
+# the last four are those of regression: a band around 0, of any width
+SETTINGS = [
+    *((0.0, 0.0), (0.0, 1.0), (0.2, 0.5), (0.9, 0.4), (0.3, 0.0), (0.0, 0.01)),
+    *((0.0, 1.0, 0.0), (0.2, 1.0, 0.0), (1.5, 0.3, 0.0), (0.1, 0.0, 0.0)),
+]
 COSTS = [0.0, 1e-3, 1.0, 37.5]
 MARGINS = np.array([-12.0, -1.5, -0.01, 0.0, 0.05, 0.4, 0.81, 1.0, 1.19, 1.25, 1.7, 1.95, 4.0, 30.0])
 
 
-@pytest.fixture(params=SETTINGS, ids=lambda s: f"theta={s[0]},nu={s[1]}")
+@pytest.fixture(params=SETTINGS, ids=lambda s: f"theta={s[0]},nu={s[1]}" + ",centre=0" * (len(s) > 2))
 def loss(request):
     return BandLoss(*request.param)
 
 
 def away_from_kinks(loss, margins, distance):
-    return [z for z in margins if min(abs(z - 1 + loss.theta), abs(z - 1 - loss.theta)) > distance]
+    edges = loss.centre - loss.theta, loss.centre + loss.theta
+    return [z for z in margins if min(abs(z - edge) for edge in edges) > distance]
 
 
 @pytest.mark.parametrize("cost", COSTS)
 def test_value_is_the_formula(loss, cost):
     for z in MARGINS:
-        short, over = max(0.0, 1 - loss.theta - z), max(0.0, z - 1 - loss.theta)
+        short, over = max(0.0, loss.centre - loss.theta - z), max(0.0, z - loss.centre - loss.theta)
         expected = cost * (short**2 + loss.nu * over**2)
         assert loss.evaluate("value", z, cost) == pytest.approx(expected, rel=1e-14, abs=1e-15)
         one_by_one = [loss.evaluate(what, z, cost) for what in ("value", "slope", "curvature")]
@@ -58,7 +63,8 @@ def test_curvature_is_the_second_derivative_away_from_the_kinks(loss, cost):
 @pytest.mark.parametrize("dual", [-3.0, -0.2, 0.0, 1e-3, 0.7, 12.0])
 def test_conjugate_is_the_supremum(loss, cost, dual):
     step = 0.25
-    grid = np.append(np.arange(-4000, 4000, step), [1 - loss.theta, 1 + loss.theta])
+    edges = [loss.centre - loss.theta, loss.centre + loss.theta]
+    grid = np.append(np.arange(-4000, 4000, step), edges)
     values = np.array([loss.evaluate("value", z, cost) for z in grid])
     supremum = np.max(-dual * grid - values)
     conjugate = loss.evaluate("conjugate", dual, cost)
@@ -177,9 +183,9 @@ def test_violation_of_a_row_without_cost(loss):
 
 
 def test_pickle_keeps_the_parameters():
-    copy = pickle.loads(pickle.dumps(BandLoss(0.3, 0.7)))
-    assert (copy.theta, copy.nu) == (0.3, 0.7)
-    assert copy.evaluate("value", 0.0, 2.0) == BandLoss(0.3, 0.7).evaluate("value", 0.0, 2.0)
+    copy = pickle.loads(pickle.dumps(BandLoss(0.3, 0.7, 0.0)))
+    assert (copy.theta, copy.nu, copy.centre) == (0.3, 0.7, 0.0)
+    assert copy.evaluate("value", 0.0, 2.0) == BandLoss(0.3, 0.7, 0.0).evaluate("value", 0.0, 2.0)
 
 
 def test_unknown_method_is_refused():

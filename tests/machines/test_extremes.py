@@ -109,5 +109,7 @@ def noisy_rows():
 
 def test_kmomd_refuses_kernel_values_that_hide_its_objective():
     rows, y = noisy_rows()
-    with pytest.raises(odmlib.ParameterError, match=r"lost in rounding of kernel values as large as 7\.01e\+15"):
+    with pytest.raises(
+        odmlib.ParameterError, match=r"lost in rounding of kernel values as large as 7\.01e\+15"
+    ):
         odmlib.train(1e15 * rows @ rows.T, y, machine="kmomd", kernel="precomputed", lambda_=1e-6)

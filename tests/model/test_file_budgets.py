@@ -5,14 +5,18 @@ from __future__ import annotations
 import gc
 import sys
 import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
+from odmlib.data.files import Source
 from odmlib.data.labels import are_distinct, read_labels, write_labels
-from odmlib.errors import ModelFormatError
+from odmlib.data.scaling import Scaling
+from odmlib.errors import ModelFormatError, OdmError
+from odmlib.model.foreign.files import foreign_text, load_foreign_model
 from odmlib.model.text_format import load_model
 from odmlib.model.text_writer import model_text
 
@@ -163,3 +167,93 @@ def test_a_long_header_is_read():
     """Models of many classes have one; a limit would refuse what training wrote."""
     name = "x" * (17 << 20)
     assert load_model(with_field("solver", name)).report["solver"] == name
+
+
+# --------------------------------------------------------------------------- every header key
+
+TEXTS = {
+    kind: b"".join(model_text(make_model(kind)))
+    for kind in ("linear", "linear ovo", "rbf joint", "poly", "sigmoid", "precomputed ovr")
+}
+LIBSVM = b"".join(foreign_text(make_model("rbf", labels=(1.0, -1.0)), "libsvm"))
+LIBLINEAR = b"".join(foreign_text(make_model("linear", labels=(1.0, -1.0)), "liblinear"))
+LOADERS: dict[str, tuple[bytes, Callable[[Source], Any]]] = {
+    **{kind: (text, load_model) for kind, text in TEXTS.items()},
+    "libsvm": (LIBSVM, load_foreign_model),
+    "liblinear": (LIBLINEAR, load_foreign_model),
+    "range": (b"y\n0 1\n-5 5\nx\n-1 1\n1 0 10\n", Scaling.read),
+}
+
+# a value of so many bytes: one long word, many words, many numbers of which no two are equal
+VALUES: tuple[Callable[[int], str], ...] = (
+    lambda n: "x" * n,
+    lambda n: "9" * n,
+    lambda n: "1 " * (n // 2),
+    lambda n: '"a" ' * (n // 4),
+    lambda n: " ".join(map(str, range(n // 6))),
+    lambda n: "0." + "0" * n + "1",
+)
+
+
+def header_lines(text: bytes) -> list[int]:
+    lines = text.split(b"\n")
+    ends = [lines.index(mark) for mark in (b"SV", b"w", b"coefficients") if mark in lines]
+    return list(range(1 if lines[0].startswith(b"odmlib") else 0, min(ends, default=len(lines) - 1)))
+
+
+def with_value(text: bytes, line: int, value: str) -> bytes:
+    """The file with another value in one line: behind its key, or in a range file all of it."""
+    lines = text.split(b"\n")
+    key, blank, _ = lines[line].partition(b" ")
+    lines[line] = (key + blank if key.isalpha() or b"_" in key else b"") + value.encode()
+    return b"\n".join(lines)
+
+
+def work_of(load: Callable[[Source], Any], text: bytes) -> tuple[int, int]:
+    """(calls of functions, peak memory) of loading a file that need not be right."""
+    calls = 0
+
+    def count(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+
+    tracemalloc.start()
+    sys.setprofile(count)
+    try:
+        with suppress(OdmError):
+            load(text)
+        sys.setprofile(None)
+        return calls, tracemalloc.get_traced_memory()[1]
+    finally:
+        sys.setprofile(None)
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_work_and_memory_are_linear_for_every_key(kind):
+    text, load = LOADERS[kind]
+    n, n_checked = 12_000, 0
+    work_of(load, text)  # what is loaded at first use
+    for line in header_lines(text):
+        for value in VALUES:
+            work_of(load, with_value(text, line, value(100)))
+            (calls, peak), (more_calls, more_peak) = (
+                work_of(load, with_value(text, line, value(size))) for size in (n, 2 * n)
+            )
+            where = text.split(b"\n")[line][:40], value(10)
+            assert more_calls <= 2.2 * calls + 100, where
+            assert more_peak <= 2.2 * peak + (1 << 16), where
+            assert more_peak <= 200 * n, where
+            n_checked += 1
+    assert n_checked >= 5 * len(VALUES)
+
+
+@pytest.mark.parametrize("index", [10**6, 2**31 - 1])
+def test_a_huge_index_in_a_small_file_takes_no_memory(index):
+    libsvm = b"".join(foreign_text(make_model("linear", labels=(1.0, -1.0)), "libsvm"))
+    last = libsvm.rstrip().rsplit(b" ", 1)[-1].split(b":")[0]
+    for text in (libsvm, LIBSVM):
+        grown = text.replace(b" " + last + b":", f" {index}:".encode())
+        assert grown != text
+        work_of(load_foreign_model, grown)
+        assert work_of(load_foreign_model, grown)[1] < 3 << 20  # blocks of the reader

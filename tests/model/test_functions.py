@@ -84,3 +84,19 @@ def test_numbers_that_the_reader_refuses_are_not_written(key):
     model.report[key] = np.nan
     with pytest.raises(ParameterError, match=f"{key} is nan"):
         model.to_bytes()
+
+
+def test_what_a_function_keeps_stays_out_of_pickles_and_changes_nothing():
+    import pickle
+
+    from .examples import SEVERAL, make_model
+
+    rng = np.random.default_rng(0)
+    for kind in ("linear", "rbf", *SEVERAL):
+        function = make_model(kind).function
+        wide = Dataset.from_any(rng.standard_normal((200, 6)))
+        for rows in (wide, wide.with_features(4), wide):  # another width in between
+            together = function.scores(rows, 2)
+            for i in (0, 57, 199):
+                assert (function.scores(rows.part(i, i + 1), 1) == together[i]).all()
+        assert not any(name.startswith("_") for name in pickle.loads(pickle.dumps(function)).__dict__)

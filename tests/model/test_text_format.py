@@ -427,7 +427,7 @@ def test_broken_bodies(kind, old, new, message):
             "linear ovo",
             "scheme ovo",
             "scheme pairs",
-            "expected one of binary, ovo, ovr, joint, found 'pairs'",
+            "expected one of binary, ovo, ovr, joint, regression, found 'pairs'",
         ),
         ("linear ovo", "labels 3 -1 2.5 7", "labels 3 -1 2.5 3", "expected two or more different labels"),
         ("linear ovo", "labels 3 -1 2.5 7", "labels 3", "expected two or more different labels"),

@@ -1,4 +1,4 @@
-"""That `make test-asan` would see a fault: every module is instrumented, and deliberate faults end a process."""
+"""That `make test-asan` would see a fault: all modules are instrumented, and deliberate faults end a process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def test_every_module_is_instrumented():
     ],
 )
 def test_a_deliberate_fault_is_caught(call, report, tmp_path):
-    library = compiled("sanitizers/faults.cc", tmp_path / "faults.so", "-shared", "-fPIC", *flags_of_the_build())
+    library = compiled(
+        "sanitizers/faults.cc", tmp_path / "faults.so", "-shared", "-fPIC", *flags_of_the_build()
+    )
     code = f"import ctypes; print(ctypes.CDLL({str(library)!r}).{call})"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.returncode != 0
@@ -42,7 +44,9 @@ def test_a_deliberate_fault_is_caught(call, report, tmp_path):
 
 
 def test_what_is_no_fault_is_not_reported(tmp_path):
-    library = compiled("sanitizers/faults.cc", tmp_path / "faults.so", "-shared", "-fPIC", *flags_of_the_build())
+    library = compiled(
+        "sanitizers/faults.cc", tmp_path / "faults.so", "-shared", "-fPIC", *flags_of_the_build()
+    )
     code = f"import ctypes; print(ctypes.CDLL({str(library)!r}).add_one(1))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (found.returncode, found.stdout) == (0, "2\n")

@@ -6,7 +6,8 @@ import pytest
 from odmlib.data.folds import stratified_folds
 from odmlib.data.problem import Problem
 from odmlib.options import TrainOptions
-from odmlib.selection.cross_validation import cross_scores, cross_validate, of_whole_set
+from odmlib.selection.cross_validation import cross_validate
+from odmlib.selection.fold_training import cross_scores, of_whole_set
 
 random = np.random.default_rng(5)
 X = random.normal(size=(40, 3))

@@ -30,7 +30,7 @@ def test_every_setting_is_that_of_cross_validation(options):
     settings = [TrainOptions(C=C, tol=1e-8, **options) for C in (0.1, 1.0, 10.0)]
     found = rates(settings)
     for place, setting in enumerate(settings):
-        assert found[place].accuracy == pytest.approx(cross_validate(PROBLEM, setting, 4).accuracy)
+        assert found[place].score == pytest.approx(cross_validate(PROBLEM, setting, 4).accuracy)
         assert found[place].unfinished == 0
 
 
@@ -67,7 +67,7 @@ def test_as_prediction_does_in_any_order_of_outputs(scheme):
         predictions = Predictions(scheme, CODES, 2, 3)
         for output in order:
             predictions.add(1, np.arange(6), scores[:, output], sides[output])
-        assert predictions.accuracy(1) == np.mean(expected == CODES)
+        assert predictions.score(1) == np.mean(expected == CODES)
         assert predictions.predicted[1].tolist() == expected.tolist()
 
 

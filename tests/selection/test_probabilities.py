@@ -10,7 +10,7 @@ import pytest
 import odmlib
 from odmlib.data.problem import Problem
 from odmlib.options import TrainOptions
-from odmlib.selection.cross_validation import cross_scores
+from odmlib.selection.fold_training import cross_scores
 from odmlib.selection.probabilities import cross_validated_scores, with_probabilities
 
 random = np.random.default_rng(0)

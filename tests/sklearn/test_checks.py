@@ -2,9 +2,9 @@
 
 Expected failures, all of them: scikit-learn wants decision values of weighted and repeated rows equal to
 1e-7, and mcODM and KM-OMD with a kernel stop at a duality gap of `tol`, 1e-3 unless told otherwise
-(test_weights.py shows that they meet where the gap does); probabilities come from scores of rows left out, and leaving out a row
-of weight 2 is not leaving out one of two; and KM-OMD's weights of a whole class cancel, since in its problem
-the multipliers of each class sum to 1.
+(test_weights.py shows that they meet where the gap does); probabilities come from scores of rows left out,
+and leaving out a row of weight 2 is not leaving out one of two; and KM-OMD's weights of a whole class
+cancel, since in its problem the multipliers of each class sum to 1.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from odmlib.sklearn import (
     KMOMDClassifier,
     LinearODM,
+    LinearODMRegressor,
     MultiClassODM,
     ODMClassifier,
     ODMLClassifier,
+    ODMRegressor,
+    OneClassODM,
     ScalableODM,
     SemiSupervisedODM,
     SVMClassifier,
@@ -47,6 +50,9 @@ DEFAULT = [
     SVMClassifier(),
     SemiSupervisedODM(),
     ScalableODM(),
+    ODMRegressor(),
+    LinearODMRegressor(),
+    OneClassODM(),
 ]
 OTHERS = [
     LinearODM(probability=True, leave_one_out=True, class_weight="balanced"),
@@ -58,6 +64,10 @@ OTHERS = [
     ODMClassifier(kernel="poly", multiclass="ovr", lambda_=100.0),
     MultiClassODM(kernel="linear", probability=True),
     ScalableODM(approx="nystrom"),
+    ODMRegressor(kernel=RBF(), leave_one_out=True, epsilon=0.0),
+    ODMRegressor(kernel="precomputed", nu=0.5),
+    OneClassODM(kernel="poly", theta=0.1),
+    OneClassODM(kernel=RBF()),
 ]
 
 EQUIVALENCE = (
@@ -73,7 +83,7 @@ def expected_failures(estimator) -> dict[str, str]:
     failures = {}
     if isinstance(estimator, MultiClassODM | KMOMDClassifier) and estimator.tol == 1e-3:
         failures |= dict.fromkeys(EQUIVALENCE, GAP)
-    if estimator.probability:
+    if getattr(estimator, "probability", False) or isinstance(estimator, OneClassODM):
         failures |= dict.fromkeys(EQUIVALENCE, LEFT_OUT)
     if isinstance(estimator, KMOMDClassifier):
         failures["check_class_weight_classifiers"] = CANCELS

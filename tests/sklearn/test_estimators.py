@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import odmlib
-from odmlib.options import option_fields
+from odmlib.options import DEFAULTS, option_fields
 from odmlib.sklearn import (
     KMOMDClassifier,
     LinearODM,
@@ -230,7 +230,7 @@ def test_parameters_are_odmlibs():
         assert set(make().get_params()) <= known
         for option in option_fields():
             if option.name in make().get_params() and option.name not in (*OWN_PARAMETERS, "lambda_"):
-                assert make().get_params()[option.name] == option.default
+                assert make().get_params()[option.name] == DEFAULTS.get(option.name, option.default)
     with pytest.raises(TypeError, match=r"ODMClassifier\(\) got an unexpected keyword argument 'kernal'"):
         ODMClassifier(kernal="rbf")
     assert repr(ODMClassifier(C=3)) == "ODMClassifier(C=3)"
@@ -411,3 +411,19 @@ def test_no_warnings_by_default(cancer):
         warnings.simplefilter("error")
         for make in ALL:
             make().fit(*cancer).predict(cancer[0])
+
+
+def test_plain_arrays_take_the_short_way_to_the_same_answers():
+    X, y = load_iris(return_X_y=True)
+    for kernel in ("rbf", "linear", lambda a, b: a @ b.T):
+        machine = ODMClassifier(kernel=kernel).fit(X, y)
+        whole, values = machine.predict(X), machine.decision_function(X)
+        for i in (0, 70, 149):
+            for row in (X[i : i + 1], X[i : i + 1].tolist(), np.asfortranarray(X[i : i + 1])):
+                assert machine.predict(row) == whole[i]
+                np.testing.assert_allclose(machine.decision_function(row)[0], values[i], rtol=1e-9)
+        for bad, message in [(X[:1] * np.nan, "NaN"), (X[:1, :2], "features"), (X[:0], "0 sample")]:
+            with pytest.raises(ValueError, match=message):
+                machine.predict(bad)
+    with pytest.raises(NotFittedError):
+        ODMClassifier().predict(X)

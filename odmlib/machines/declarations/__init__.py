@@ -12,6 +12,8 @@ from odmlib.machines.declarations.declaration import (
 )
 from odmlib.machines.declarations.kmomd import KMOMD
 from odmlib.machines.declarations.mcodm import MCODM
+from odmlib.machines.declarations.odmo import ODMO
+from odmlib.machines.declarations.odmr import ODMR
 from odmlib.machines.declarations.sodm import SODM
 from odmlib.machines.declarations.ssodm import SSODM
 
@@ -27,5 +29,5 @@ ODM = Declaration(
 
 # the place of a machine is its number for -s, and stays so
 DECLARATIONS: dict[str, Declaration] = {
-    machine.name: machine for machine in (SVM, ODML, ODM, MCODM, KMOMD, SSODM, SODM)
+    machine.name: machine for machine in (SVM, ODML, ODM, MCODM, KMOMD, SSODM, SODM, ODMR, ODMO)
 }

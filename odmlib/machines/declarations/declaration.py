@@ -36,6 +36,20 @@ def per_row(options: Any, total_weight: float) -> tuple[float, float]:
     return C, C * total_weight
 
 
+def refuse_class_options(options: Any) -> None:
+    """For machines that know no classes."""
+    for name, shown, given in (
+        ("class weights", "class_weight, -w", options.class_weight is not None),
+        ("probabilities", "probability, -b 1", options.probability),
+        ("label sets", "coverage, --coverage 1", options.coverage and options.machine != "odmr"),
+        ("a class scheme", "multiclass, --multiclass", options.multiclass is not None),
+    ):
+        if given:
+            raise ParameterError(
+                f"machine {options.machine} tells no classes apart: {name} ({shown}) mean nothing"
+            )
+
+
 class Declaration(NamedTuple):  # a dataclass would cost every tool half a millisecond more at its start
     """One machine; its code is the module of the same name in odmlib/machines: see machines/training.py."""
 
@@ -53,6 +67,9 @@ class Declaration(NamedTuple):  # a dataclass would cost every tool half a milli
     has_bias: bool = True
     semi_supervised: bool = False  # learns from rows without a label too
     leave_one_out: bool = False  # from one fit: selection/left_out.py
+    learns: str = "classes"  # or "targets" (regression), or "one class" (novelty detection)
+    defaults: Mapping[str, Any] = {}  # of shared options that have another one here
+    flags: Mapping[str, str] = {}  # whose flag is that of one of its own options here: {"theta": "epsilon"}
 
     def solvers(self, options: Any) -> Solvers:
         """Those that fit the kernel, or whatever else decides."""

@@ -90,10 +90,24 @@ REALS = {"float64": Real("float64", "double", ""), "float32": Real("float32", "f
 class CCode:
     """The two files. `data_bytes`: size of the tables; `stack_bytes`: of the arrays in a prediction."""
 
-    source: Iterator[str]
+    body: str  # the functions
+    tables: list[Table]
+    labels: list[str]
+    head: str
     header: str
     data_bytes: int
     stack_bytes: int
+
+    def source(self) -> Iterator[str]:
+        """The source file in pieces."""
+        yield self.head
+        for table in self.tables:
+            yield from table.text()
+        yield "static const char *const labels[] = {\n"
+        for label in self.labels:
+            yield f"    {label},\n"
+        yield "};\n\n"
+        yield self.body
 
 
 def save_c_code(
@@ -114,7 +128,7 @@ def save_c_code(
         open_output(path, text=True) as source,
         open_output(os.path.join(folder, header_name(name)), text=True) as header,
     ):
-        source.writelines(code.source)
+        source.writelines(code.source())
         header.write(code.header)
     return code
 
@@ -229,25 +243,16 @@ class _Code:
         header = self._fill(HEADER, scores_note=scores_note) + "".join(notes) + self._fill(HEADER_END)
         text_bytes = sum(len(label.encode("utf-8", "surrogatepass")) + 1 for label in self._label_texts())
         data_bytes = sum(table.values.nbytes for table in self.tables) + text_bytes
-        return CCode(self._source(parts), header, data_bytes, self._stack_bytes())
+        body = "\n".join(parts)
+        needs_math = any(f"{name}{self.real.suffix}(" in body for name in ("exp", "tanh"))
+        head = self._fill(SOURCE, math="#include <math.h>\n" if needs_math else "")
+        return CCode(indented(body), self.tables, self.labels, head, header, data_bytes, self._stack_bytes())
 
     def _fill(self, template: str, **words: Any) -> str:
         return Template(template).substitute(self.words | words)
 
     def _label_texts(self) -> list[str]:
         return [str(python_label(label)) for label in self.model.labels]
-
-    def _source(self, parts: list[str]) -> Iterator[str]:
-        body = "\n".join(parts)
-        needs_math = any(f"{name}{self.real.suffix}(" in body for name in ("exp", "tanh"))
-        yield self._fill(SOURCE, math="#include <math.h>\n" if needs_math else "")
-        for table in self.tables:
-            yield from table.text()
-        yield "static const char *const labels[] = {\n"
-        for label in self.labels:
-            yield f"    {label},\n"
-        yield "};\n\n"
-        yield indented(body)
 
     def _stack_bytes(self) -> int:
         numbers = self.model.n_outputs

@@ -33,6 +33,20 @@ def whole_labels(model: Model, program: str) -> list[int]:
     return labels
 
 
+# the machines of one output that have no classes: scheme and labels of their models
+ONE_OUTPUT: dict[str, tuple[str, Any]] = {
+    "odmr": ("regression", np.empty(0)),
+    "odmo": ("binary", np.array([1.0, -1.0])),
+}
+
+
+def require_one_output(model: Model, program: str) -> None:
+    if model.n_outputs > 1:
+        raise ParameterError(
+            f"{program} predicts one number per row, the model has {model.n_outputs} outputs"
+        )
+
+
 def refuse_overflow(program: str, *numbers: Any) -> None:
     """ParameterError unless all numbers that the file would hold are finite."""
     if not all(np.isfinite(part).all() for part in numbers):
@@ -44,12 +58,11 @@ class ForeignReader(ModelReader):
 
     has_magic = False
 
-    def take_kind(self, key: str, what: str, classifiers: tuple[str, ...]) -> str:
+    def take_kind(self, key: str, what: str, known: tuple[str, ...]) -> str:
         """Which of the program's machines it is."""
         kind = self.take(key, str, what)
-        if kind not in classifiers:
-            known = ", ".join(classifiers)
-            raise self.fault(f"{key}: only classifiers ({known}) can be converted, found '{kind[:60]}'")
+        if kind not in known:
+            raise self.fault(f"{key}: only {', '.join(known)} can be converted, found '{kind[:60]}'")
         return kind
 
     def take_labels(self, n_classes: int) -> Floats:
@@ -78,13 +91,14 @@ class ForeignReader(ModelReader):
         origin: str,
         zero_based: bool = False,
         extras: dict[str, Any] | None = None,
+        machine: str = "svm",
     ) -> Model:
         """Our model; what the other program did not write down is None in its report."""
         parameters: dict[str, Any] = {"bias": formula.bias}
         parameters |= {name: getattr(formula, name) for name in formula.parameter_names}
         unknown = ("rows", "nonzeros", "iterations", "primal", "dual", "gap", "seconds", "threads", "seed")
         report = dict.fromkeys(unknown) | {
-            "machine": "svm",
+            "machine": machine,
             "kernel": formula.name,
             "parameters": dict(parameters),
             "features": n_features,
@@ -96,7 +110,16 @@ class ForeignReader(ModelReader):
             "support_vectors": function.n_vectors,
         }
         return Model(
-            "svm", formula, labels, n_features, function, parameters, report, zero_based, scheme, extras or {}
+            machine,
+            formula,
+            labels,
+            n_features,
+            function,
+            parameters,
+            report,
+            zero_based,
+            scheme,
+            extras or {},
         )
 
 

@@ -72,6 +72,9 @@ def losses(model: Model, form: str) -> list[str]:
     if "probability_slopes" in model.extras and (form == "liblinear" or not can_hold_probabilities(model)):
         why = "has them for logistic regression only" if form == "liblinear" else "has them for pairs only"
         lost.append(f"the probabilities are left out: {program} {why}")
+    if model.lists:
+        what = "p-values" if "conformal_scores" in model.lists else "prediction intervals"
+        lost.append(f"the {what} are left out: {program} has none")
     if form == "liblinear" and model.zero_based:
         lost.append("the model counts features from 0, LIBLINEAR from 1: add 1 to every index of the data")
     return lost

@@ -7,6 +7,7 @@ function each (mcODM) is the difference of the two.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,13 +17,22 @@ from odmlib.data._reader import parse_number
 from odmlib.data.dataset import Dataset
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
-from odmlib.model.foreign.common import ForeignReader, refuse_overflow, whole_labels
+from odmlib.model.foreign.common import (
+    ONE_OUTPUT,
+    ForeignReader,
+    refuse_overflow,
+    require_one_output,
+    whole_labels,
+)
 from odmlib.model.functions import LinearFunction
 from odmlib.model.model import Model
 from odmlib.model.text_writer import number_text, numbers_text
 
 # the solver of LIBLINEAR that is nearest to the machine: for prediction all these are one
-SOLVERS = {"svm": "L2R_L1LOSS_SVC_DUAL", "mcodm": "MCSVM_CS"}
+SOLVERS = {"svm": "L2R_L1LOSS_SVC_DUAL", "mcodm": "MCSVM_CS", "odmr": "L2R_L2LOSS_SVR"}
+ONE_CLASS = "ONECLASS_SVM"
+OTHERS = dict.fromkeys(("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_DUAL"), "odmr")
+OTHERS[ONE_CLASS] = "odmo"
 ANY_SOLVER = "L2R_L2LOSS_SVC"
 LOGISTIC = ("L2R_LR", "L2R_LR_DUAL", "L1R_LR")
 CLASSIFIERS = (
@@ -39,7 +49,11 @@ def liblinear_text(model: Model) -> Iterator[bytes]:
         raise ParameterError(f"a model with {model.formula.name} kernel cannot become a LIBLINEAR model")
     if model.scheme == "ovo":
         raise ParameterError("LIBLINEAR has no one-vs-one models; convert to LIBSVM, or train with ovr")
-    labels = whole_labels(model, "LIBLINEAR")
+    labels = ""
+    if model.machine in ONE_OUTPUT:
+        require_one_output(model, "LIBLINEAR")
+    else:
+        labels = f"label {' '.join(map(str, whole_labels(model, 'LIBLINEAR')))}\n"
     terms, bias_weights, offsets = function.terms, function.bias_weights, function.offsets
     if model.n_classes == 2 and model.scheme != "binary":
         with np.errstate(over="ignore"):  # refused below
@@ -50,14 +64,22 @@ def liblinear_text(model: Model) -> Iterator[bytes]:
     n_features = model.n_features
     if n_features > WIDEST:
         n_features = int(function.columns.max()) + 1 if len(function.columns) else 0
+    if model.machine == "odmo":  # LIBLINEAR subtracts rho, and has no bias
+        rho = offsets - function.bias * bias_weights
+        refuse_overflow("LIBLINEAR", terms.values, rho)
+        yield f"solver_type {ONE_CLASS}\nnr_class 2\nnr_feature {n_features}\n".encode()
+        yield f"bias -1\nrho {numbers_text(rho)}\nw\n".encode()
+        yield from _weight_lines(function.columns.astype(np.int64), terms, n_features)
+        return
     bias, last = (function.bias, bias_weights) if function.bias else (-1.0, None)
     if offsets.any():
         with np.errstate(over="ignore", invalid="ignore"):
             bias, last = 1.0, function.bias * bias_weights - offsets
     refuse_overflow("LIBLINEAR", terms.values, [] if last is None else last)
     solver = ANY_SOLVER if model.n_classes == 2 else SOLVERS.get(model.machine, ANY_SOLVER)
+    n_classes = 2 if model.is_regression else model.n_classes
     yield (
-        f"solver_type {solver}\nnr_class {model.n_classes}\nlabel {' '.join(map(str, labels))}\n"
+        f"solver_type {solver}\nnr_class {n_classes}\n{labels}"
         f"nr_feature {n_features}\nbias {number_text(bias)}\nw\n"
     ).encode()
     yield from _weight_lines(function.columns.astype(np.int64), terms, n_features)
@@ -81,9 +103,15 @@ class LiblinearReader(ForeignReader):
     sections = ("w",)
 
     def read(self, features: int | None) -> Model:
-        solver = self.take_kind("solver_type", "a solver", CLASSIFIERS)
+        solver = self.take_kind("solver_type", "a solver", (*CLASSIFIERS, *OTHERS))
         k = self.take_whole("nr_class", 2)
-        labels = self.take_labels(k)
+        machine = OTHERS.get(solver, "svm")
+        if machine == "svm":
+            labels = self.take_labels(k)
+        else:
+            labels = ONE_OUTPUT[machine][1]
+            self.fields.pop("label", None)
+        rho = self.take_numbers("rho", 1) if solver == ONE_CLASS else np.zeros(1)
         n_features = self.take_whole("nr_feature")
         bias = float(self.take_numbers("bias", 1)[0])
         self.refuse_rest()
@@ -100,13 +128,17 @@ class LiblinearReader(ForeignReader):
         function = LinearFunction(
             used.astype(np.int32), weights[used], bias, bias_weights if bias else 0 * bias_weights
         )
+        if solver == ONE_CLASS:
+            function = dataclasses.replace(function, offsets=rho)
         formula = KernelFormula("linear", bias=bias)
         extras = {}
         if k == 2 and solver in LOGISTIC:
             extras = {"probability_slopes": (1.0,), "probability_offsets": (0.0,)}
         scheme = "binary" if k == 2 else "joint" if solver == "MCSVM_CS" else "ovr"
-        width = n_features if features is None else features
-        return self.made(formula, labels, width, function, scheme, f"LIBLINEAR {solver}", extras=extras)
+        if machine != "svm":
+            scheme = ONE_OUTPUT[machine][0]
+        width, origin = n_features if features is None else features, f"LIBLINEAR {solver}"
+        return self.made(formula, labels, width, function, scheme, origin, extras=extras, machine=machine)
 
     def _weights(self, n_features: int, has_bias: bool, outputs: int) -> Floats:
         n_lines = n_features + has_bias

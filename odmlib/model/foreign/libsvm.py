@@ -24,7 +24,14 @@ from odmlib.data.dataset import MAX_FEATURES, Dataset, from_entries
 from odmlib.data.writing import BLOCK_VALUES, format_rows
 from odmlib.errors import ModelFormatError, ParameterError
 from odmlib.kernels.formula import KernelFormula
-from odmlib.model.foreign.common import LARGEST_COUNT, ForeignReader, refuse_overflow, whole_labels
+from odmlib.model.foreign.common import (
+    LARGEST_COUNT,
+    ONE_OUTPUT,
+    ForeignReader,
+    refuse_overflow,
+    require_one_output,
+    whole_labels,
+)
 from odmlib.model.functions import Function, KernelFunction, LinearFunction, PrecomputedFunction
 from odmlib.model.model import Model
 from odmlib.model.schemes import class_pairs, pair_output
@@ -36,6 +43,7 @@ from odmlib.parameters import MAX_DEGREE
 KERNEL_NAMES = {name: name for name in KERNELS} | {"poly": "polynomial"}
 OUR_KERNELS = {theirs: ours for ours, theirs in KERNEL_NAMES.items()}
 CLASSIFIERS = ("c_svc", "nu_svc")
+OTHERS = {"epsilon_svr": "odmr", "nu_svr": "odmr", "one_class": "odmo"}  # and what they are here
 
 
 # ---------------------------------------------------------------------------------------- writing
@@ -43,6 +51,9 @@ CLASSIFIERS = ("c_svc", "nu_svc")
 
 def libsvm_text(model: Model) -> Iterator[bytes]:
     """The model file in pieces; ParameterError where LIBSVM cannot hold the model."""
+    if model.machine in ONE_OUTPUT:
+        yield from _one_output_text(model)
+        return
     labels = whole_labels(model, "LIBSVM")
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         vectors, zero_based, terms, constants = _expansion(model)
@@ -52,6 +63,19 @@ def libsvm_text(model: Model) -> Iterator[bytes]:
     refuse_overflow("LIBSVM", rho, coefficients.values, vectors.values)
     yield _header(model, labels, rho, classes).encode()
     yield from _vector_lines(vectors.take(owners), coefficients, zero_based)
+
+
+def _one_output_text(model: Model) -> Iterator[bytes]:
+    """A model of regression or of one class: one function, no labels."""
+    require_one_output(model, "LIBSVM")
+    with np.errstate(over="ignore", invalid="ignore"):
+        vectors, zero_based, terms, rho = _expansion(model)
+    refuse_overflow("LIBSVM", rho, terms.values, vectors.values)
+    kind = next(theirs for theirs, ours in OTHERS.items() if ours == model.machine)
+    lines = _kernel_lines(model.formula, kind)
+    lines += ["nr_class 2", f"total_sv {vectors.n_rows}", f"rho {numbers_text(rho)}", "SV\n"]
+    yield "\n".join(lines).encode()
+    yield from _vector_lines(vectors, terms, zero_based)
 
 
 def _expansion(model: Model) -> tuple[Dataset, bool, Dataset, Floats]:
@@ -129,11 +153,7 @@ def _pair_constants(scheme: str, constants: Floats) -> Floats:
 
 
 def _header(model: Model, labels: list[int], rho: Floats, classes: Codes) -> str:
-    formula = model.formula
-    lines = ["svm_type c_svc", f"kernel_type {KERNEL_NAMES[formula.name]}"]
-    for name in ("degree", "gamma", "coef0"):  # LIBSVM's order
-        if name in formula.parameter_names:
-            lines.append(f"{name} {number_text(getattr(formula, name))}")
+    lines = _kernel_lines(model.formula, "c_svc")
     lines += [
         f"nr_class {model.n_classes}",
         f"total_sv {len(classes)}",
@@ -146,6 +166,14 @@ def _header(model: Model, labels: list[int], rho: Floats, classes: Codes) -> str
         lines.append(f"probB {numbers_text(-np.array(model.extras['probability_offsets']))}")
     lines.append(f"nr_sv {' '.join(map(str, np.bincount(classes, minlength=model.n_classes)))}")
     return "\n".join([*lines, "SV\n"])
+
+
+def _kernel_lines(formula: KernelFormula, kind: str) -> list[str]:
+    lines = [f"svm_type {kind}", f"kernel_type {KERNEL_NAMES[formula.name]}"]
+    for name in ("degree", "gamma", "coef0"):  # LIBSVM's order
+        if name in formula.parameter_names:
+            lines.append(f"{name} {number_text(getattr(formula, name))}")
+    return lines
 
 
 def can_hold_probabilities(model: Model) -> bool:
@@ -179,9 +207,11 @@ class LibsvmReader(ForeignReader):
     sections = ("SV",)
 
     def read(self, features: int | None) -> Model:
-        kind = self.take_kind("svm_type", "a type of machine", CLASSIFIERS)
+        kind = self.take_kind("svm_type", "a type of machine", (*CLASSIFIERS, *OTHERS))
         formula = self._formula()
         k = self.take_whole("nr_class", 2)
+        if kind in OTHERS:
+            return self._one_output(kind, formula, features)
         n_pairs = k * (k - 1) // 2
         if n_pairs > len(self.text):
             raise self.fault(f"nr_class: {k} classes have {n_pairs} pairs, more than the file can hold")
@@ -196,11 +226,38 @@ class LibsvmReader(ForeignReader):
         self.refuse_rest()
         if sum(counts) != total:
             raise self.fault(f"nr_sv: the numbers add up to {sum(counts)}, total_sv says {total}")
+        vectors, coefficients, zero_based = self._counted_vectors(k, formula, total)
+        terms = _our_terms(coefficients, np.repeat(np.arange(k), counts), k)
+        function, features = self._function_of(formula, vectors, terms, rho, features)
+        scheme = "binary" if k == 2 else "ovo"
+        return self.made(formula, labels, features, function, scheme, f"LIBSVM {kind}", zero_based, extras)
+
+    def _one_output(self, kind: str, formula: KernelFormula, features: int | None) -> Model:
+        """A model of regression or of one class."""
+        rho = self.take_numbers("rho", 1)
+        total = self.take_whole("total_sv")
+        for noise in ("probA", "prob_density_marks"):  # what LIBSVM knows of its errors has no place here
+            self.fields.pop(noise, None)
+        self.refuse_rest()
+        vectors, terms, zero_based = self._counted_vectors(2, formula, total)
+        function, features = self._function_of(formula, vectors, terms, rho, features)
+        machine = OTHERS[kind]
+        scheme, labels = ONE_OUTPUT[machine]
+        origin = f"LIBSVM {kind}"
+        return self.made(formula, labels, features, function, scheme, origin, zero_based, machine=machine)
+
+    def _counted_vectors(self, k: int, formula: KernelFormula, total: int) -> tuple[Dataset, Dataset, bool]:
         precomputed = formula.name == "precomputed"
         vectors, coefficients, zero_based = self._vectors(k, precomputed)
         if vectors.n_rows != total:
             raise self.fault(f"the header says {total} support vectors, the file holds {vectors.n_rows}")
-        terms = _our_terms(coefficients, np.repeat(np.arange(k), counts), k)
+        return vectors, coefficients, zero_based and not precomputed
+
+    def _function_of(
+        self, formula: KernelFormula, vectors: Dataset, terms: Dataset, rho: Floats, features: int | None
+    ) -> tuple[Function, int]:
+        """The function, and the number of features."""
+        precomputed = formula.name == "precomputed"
         if features is None:
             # LIBSVM has no width: features that no vector has count in the distances of rbf
             features = MAX_FEATURES if precomputed or formula.name == "rbf" else vectors.n_features
@@ -217,8 +274,7 @@ class LibsvmReader(ForeignReader):
             raise ParameterError(
                 f"features: the vectors of the model have {vectors.n_features}, not {features}"
             )
-        scheme, zero_based = "binary" if k == 2 else "ovo", zero_based and not precomputed
-        return self.made(formula, labels, features, function, scheme, f"LIBSVM {kind}", zero_based, extras)
+        return function, features
 
     def _formula(self) -> KernelFormula:
         theirs = self.take("kernel_type", str, "a kernel")
@@ -302,10 +358,11 @@ def _our_terms(coefficients: Dataset, classes: Codes, k: int) -> Dataset:
 
 def _weights(vectors: Dataset, terms: Dataset, rho: Floats) -> LinearFunction:
     """Vectors of a linear kernel summed up to weights."""
-    products = (vectors.to_scipy().T @ terms.to_scipy()).tocsr()
+    columns = vectors.used_columns()  # the largest may be huge in a small file
+    products = (vectors.on_columns(columns).to_scipy().T @ terms.to_scipy()).tocsr()
     sums = Dataset.from_any(products)
     used = np.flatnonzero(np.diff(sums.indptr))
-    return LinearFunction(used.astype(np.int32), sums.take(used), 0.0, np.zeros(terms.n_features), rho)
+    return LinearFunction(columns[used], sums.take(used), 0.0, np.zeros(terms.n_features), rho)
 
 
 def _counts(k: int) -> Any:

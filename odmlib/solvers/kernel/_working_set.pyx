@@ -2,7 +2,9 @@
 
 Problem (docs/internals/mathematics.md, "ODM and SVM"), one signed dual variable a_i per row:
 
-    min_a  F(a) = 1/2 a'Qa + sum_i conj_i(a_i),    Q_ij = y_i y_j k_ij,    margins z = Qa.
+    min_a  F(a) = 1/2 a'Qa - t'a + sum_i conj_i(a_i),    Q_ij = y_i y_j k_ij,    margins z = Qa - t,
+
+with the targets t of regression, 0 in classification.
 
 A block S of rows is optimised with all others fixed: with b = z_S - Q_SS a_S the block's problem is
 
@@ -18,7 +20,7 @@ A block S of rows is optimised with all others fixed: with b = z_S - Q_SS a_S th
    of the size of the kernel's rounding: it only bounds d where free rows depend on each other, and d is searched
    exactly. F falls with every step; should it not, whatever the kernel is, the result of the sweeps is kept.
 
-Scores f_i = y_i z_i of all rows are kept in float64; QRows (q_rows.pyx) updates them with the block's rows at once.
+Scores f_i = y_i (z_i + t_i) of all rows are kept in float64; QRows (q_rows.pyx) updates them with the block's rows at once.
 """
 
 from libc.math cimport INFINITY, fabs, fmax, fmin, isfinite, log, sqrt
@@ -28,6 +30,7 @@ import numpy as np
 from odmlib._core.parallel cimport parallel_for
 from odmlib._core.random cimport shuffle
 from odmlib._core.types cimport index_t, uint64_t
+from odmlib._core.views cimport target_of, targets_data
 from odmlib.losses.loss cimport MarginLoss
 from odmlib.solvers.kernel.q_rows cimport BlockState, QRows
 from odmlib.solvers.linalg.dense cimport (
@@ -63,7 +66,8 @@ cdef class WorkingSet(BlockState):
     cdef readonly index_t newton_steps, sweeps
     cdef int first_sweeps, max_sweeps
     cdef uint64_t random
-    cdef const double[::1] costs, diagonal
+    cdef const double[::1] costs, diagonal, all_targets
+    cdef const double *targets              # NULL: all 0
     cdef index_t[::1] order, free_rows
     cdef char[::1] is_free
     cdef double[::1] z, b, h, cost, saved_a, saved_z, direction
@@ -74,13 +78,15 @@ cdef class WorkingSet(BlockState):
     cdef int steps_here, sweeps_here
     cdef index_t n_free
 
-    def __cinit__(self, QRows q, MarginLoss loss, y, costs, seed, int first_sweeps, int max_sweeps):
+    def __cinit__(self, QRows q, MarginLoss loss, y, costs, seed, int first_sweeps, int max_sweeps, targets=None):
         """The rate of the sweeps is judged after `first_sweeps`; a block gets at most `max_sweeps`."""
         self._prepare(q, y)
         if len(costs) != q.n_rows:
             raise ValueError(f"{q.n_rows} rows, but {len(costs)} costs")
         self.loss, self.costs, self.diagonal, self.random = loss, costs, q.diagonal, seed
         self.first_sweeps, self.max_sweeps = first_sweeps, max_sweeps
+        self.all_targets = targets
+        self.targets = targets_data(self.all_targets, q.n_rows)
         self.order = np.zeros(q.most_rows, dtype=np.int64)
         self.free_rows = np.zeros(q.most_rows, dtype=np.int64)
         self.is_free = np.zeros(q.most_rows, dtype=np.int8)
@@ -101,12 +107,13 @@ cdef class WorkingSet(BlockState):
 
     cdef void _measure(self, index_t begin, index_t end, double *totals) noexcept nogil:
         cdef index_t i
-        cdef double z, a, h, primal = 0, gap = 0, step
+        cdef double z, a, h, score, primal = 0, gap = 0, step
         for i in range(begin, end):
-            z = self.y[i] * self.all_scores[i]
+            score = self.y[i] * self.all_scores[i]
+            z = score - target_of(self.targets, i)
             a = self.all_duals[i]
             h = fmax(self.diagonal[i], 0.0)
-            primal += 0.5 * a * z + self.loss.value(z, self.costs[i])
+            primal += 0.5 * a * score + self.loss.value(z, self.costs[i])
             gap += self.loss.gap(a, z, self.costs[i])
             step = self.loss.dual_argmin(z - h * a, h, self.costs[i]) - a
             self.all_gains[i] = fabs(step) * self.loss.violation(a, z, self.costs[i])
@@ -123,7 +130,8 @@ cdef class WorkingSet(BlockState):
             for k in range(self.size):
                 self.order[k] = k
                 self.cost[k] = self.costs[self.rows[k]]
-                self.z[k] = self.b[k] = self.label[k] * self.all_scores[self.rows[k]]
+                self.z[k] = self.label[k] * self.all_scores[self.rows[k]] - target_of(self.targets, self.rows[k])
+                self.b[k] = self.z[k]
                 self.h[k] = fmax(self.Q[k, k], 0.0)
             shuffle(&self.order[0], self.size, &self.random)
             for k in range(self.size):

@@ -128,8 +128,8 @@ class BlockSteps(BlockMethod):
         size: int | None = None,
     ):
         self.tuning, self.worth = tuning, worth
-        loss, y, costs = problem.loss, problem.y, problem.costs
-        state = WorkingSet(q, loss, y, costs, seed, tuning.first_sweeps, tuning.max_sweeps)
+        parts, sweeps = (problem.loss, problem.y, problem.costs), (tuning.first_sweeps, tuning.max_sweeps)
+        state = WorkingSet(q, *parts, seed, *sweeps, problem.targets)
         super().__init__(state, tuning.kept, size or tuning.block_rows)
 
     def improve(self, target: float, control: Control) -> str | None:

@@ -1,8 +1,8 @@
 """What a kernel solver may claim in the end: scores in float64, and bounds that include their rounding.
 
-The duality gap of duals a with scores f is sum_i gap_i(a_i, y_i f_i). If each score is known up to e_i, the
-objective is known up to sum_i e_i (|a_i| / 2 + s_i), where s_i is the steepest slope of the loss within the
-error, and the dual value up to sum_i e_i |a_i| / 2. Both are added to the gap.
+The duality gap of duals a with scores f is sum_i gap_i(a_i, y_i f_i - t_i). If each score is known up to e_i,
+the objective is known up to sum_i e_i (|a_i| / 2 + s_i), where s_i is the steepest slope of the loss within
+the error, and the dual value up to sum_i e_i |a_i| / 2. Both are added to the gap.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def exact_scores(
     values, errors = scores.copy(), rough.errors
     values[counts] = found
     errors[counts] = score_errors(kernel, coefficients, True)[counts]
-    n = np.count_nonzero(coefficients)
     if kernel.formula.name != "precomputed":
-        among = score_errors(kernel, coefficients, True, UNIT64 * (symmetric_terms(n) + 2))
+        terms = symmetric_terms(int(np.count_nonzero(duals))) + 2
+        among = score_errors(kernel, coefficients, True, UNIT64 * terms)
         errors[duals != 0] = among[duals != 0]
     return Scores(values, errors)
 
@@ -83,6 +83,6 @@ def rounding(problem: KernelProblem, duals: Floats, scores: Scores, threads: int
 
 def _steepest(problem: KernelProblem, scores: Floats, errors: Floats, threads: int) -> Floats:
     """The largest slope of each row's loss within the error; the loss is convex."""
-    margins = problem.y * scores
+    margins = problem.margins_of(scores)
     ends = (problem.slopes_and_curvatures(margins + sign * errors, threads)[1] for sign in (1, -1))
     return np.maximum(*(np.abs(slopes) for slopes in ends))

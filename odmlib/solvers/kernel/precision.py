@@ -19,7 +19,7 @@ from odmlib.solvers.control import Resources
 UNIT32, UNIT64 = 2.0**-24, 2.0**-53
 ROUNDING = 2.0**-22  # of a float32 kernel value, with what its computation adds
 SAFE_PART = 0.2  # part of what stands on the diagonal that rounding may eat up
-# Rounding moved the objective by 1/30 to 1/190 of `rounding_part` on random sets (60 to 3000 rows, C 1 to 1e4).
+# Rounding moved the objective by 1/30 to 1/190 of `rounding_part` on random sets of 60 rows, C = 1 and 89
 PARTS_OF_TOL = 30.0
 EXACT_ROWS = 512  # so few rows are one block, which float64 rows make exact for the same time
 
@@ -27,8 +27,8 @@ EXACT_ROWS = 512  # so few rows are one block, which float64 rows make exact for
 def rounding_part(kernel: Kernel, costs: Floats, loss: MarginLoss | None = None) -> float:
     """What float32 rows add to K, by its norm, as a part of what the loss adds to the diagonal.
 
-    Rounding adds a matrix of norm about 2^-24 sqrt(rows) times the largest entry. A loss adds 1 / (2 cost), the
-    cost times that of its steepest part.
+    Rounding adds a matrix of norm about 2^-24 sqrt(rows) times the largest entry. A loss adds 1 / (2 cost),
+    the cost times that of its steepest part.
     """
     steepest = 1.0
     if isinstance(loss, MeanVarianceLoss):
@@ -69,9 +69,9 @@ def _rounding_norm(kernel: Kernel) -> float:
 def score_errors(kernel: Kernel, coefficients: Floats, float64: bool, summed: float | None = None) -> Floats:
     """Bounds on the errors of computed scores sum_j c_j k(x_i, x_j), one per row (and column of c).
 
-    docs/internals/mathematics.md, "Rounding", derives the bound of a kernel value: part h_i h_j, where h_i h_j
-    bounds the value itself, and slope (|x_i|^2 + |x_j|^2). `summed` is what the sum adds to the part: by
-    default that of one sum in float64, or of sums that float32 rows were added to in many steps.
+    docs/internals/mathematics.md, "Rounding", derives the bound of a kernel value: part h_i h_j, where
+    h_i h_j bounds the value itself, and slope (|x_i|^2 + |x_j|^2). `summed` is what the sum adds to the part:
+    by default that of one sum in float64, or of sums that float32 rows were added to in many steps.
     """
     part, slope = _value_errors(kernel, float64)
     sums, norms, sizes = np.abs(coefficients), kernel.squared_norms(), _sizes(kernel)

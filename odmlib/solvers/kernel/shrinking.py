@@ -38,7 +38,8 @@ class RowsAtWork(BlockSteps):
         tuning: WorkingSetTuning,
     ):
         self.rows = rows  # None: all
-        self.y, self.costs, self.smooth = problem.y, problem.costs, problem.loss.smooth
+        self.y, self.costs, self.targets = problem.y, problem.costs, problem.targets
+        self.smooth = problem.loss.smooth
         self.cache, self.counted = cache, (cache.hits, cache.misses)
         q = KernelRows(cache, max(1, min(tuning.block_rows, cache.n_columns)), resources.threads)
         size = tuning.first_nonsmooth_rows if cache.frozen and not self.smooth else tuning.block_rows
@@ -98,7 +99,8 @@ class ShrinkingProblem:
     def __init__(self, problem: KernelProblem, resources: Resources, tuning: WorkingSetTuning, tol: float):
         m, shared = problem.kernel.n_rows, resources.cache
         y, costs = checked("y", problem.y, m), checked("costs", problem.costs, m)
-        self.problem = KernelProblem(problem.kernel, y, costs, problem.loss)
+        targets = None if problem.targets is None else checked("targets", problem.targets, m)
+        self.problem = KernelProblem(problem.kernel, y, costs, problem.loss, targets)
         self.resources, self.tuning = resources, tuning
         self.float64 = margins_need_float64(problem.kernel, costs, problem.loss, tol)
         first = cache_for(problem.kernel, resources, self.float64)
@@ -146,8 +148,9 @@ class ShrinkingProblem:
         kept = np.setdiff1d(np.arange(now.m), left_out, assume_unique=True)
         duals, scores, half_square = now.state.duals[kept], now.state.scores[kept], now.half_square()
         leaving = now.state.duals[left_out]
+        targets = None if now.targets is None else now.targets[left_out]
         gone = now.conjugates_left_out + conjugates(
-            self.problem.loss, now.costs[left_out], leaving, self.resources.threads
+            self.problem.loss, now.costs[left_out], leaving, self.resources.threads, targets
         )
         self.left_out_duals[rows[left_out]] = leaving
         self.close()

@@ -69,7 +69,7 @@ def solve_working_set(
     shrinking: bool = True,
     margin_mean: MovingMean | None = None,
 ) -> SolverResult:
-    """Minimise 1/2 a'Qa + sum conj_i(a_i) over the signed duals a; Q_ij = y_i y_j k_ij, y = +-1.
+    """Minimise 1/2 a'Qa - t'a + sum conj_i(a_i) over the signed duals a; Q_ij = y_i y_j k_ij, y = +-1.
 
     Begins at the start's duals; nothing is computed for them where it has their scores, too. At most
     `cache_bytes` are spent on kernel rows; a shared cache is used where its rows are exact enough.
@@ -156,6 +156,6 @@ def solve_working_set(
     run.close()
     moved = {} if margin_mean is None else margin_mean.details()
     sizes = {"cache_rows": last.cache.capacity, "block_rows": last.size, "float64": run.float64}
-    found = {"duals": last.state.duals, "margins": run.problem.y * last.state.scores}
+    found = {"duals": last.state.duals, "margins": run.problem.margins_of(last.state.scores)}
     details = {**run.counts, **sizes, **moved}
     return SolverResult.at(status, primal, gap, iteration, "working-set", details=details, **found)

@@ -184,8 +184,8 @@ class _PairSteps(BlockMethod):
         gap, error = point.gap, (1 - problem.lam) * float(scores.errors.max(initial=0.0))
         if not 8 * error < point.objective and status in (CONVERGED, STALLED, MAX_ITER):
             raise ParameterError(
-                f"the objective of KM-OMD, {point.objective:.3g}, is lost in rounding of kernel values as large "
-                f"as {problem.data.bound():.3g}; scale the data or the kernel"
+                f"the objective of KM-OMD, {point.objective:.3g}, is lost in rounding of kernel values as "
+                f"large as {problem.data.bound():.3g}; scale the data or the kernel"
             )
         point.objective, point.bound = point.objective + 2 * error, point.bound - 6 * error
         return point.gap - gap, point

@@ -3,7 +3,7 @@
 from odmlib._core.random cimport shuffle
 from odmlib._core.rows cimport Rows
 from odmlib._core.types cimport index_t, uint64_t
-from odmlib._core.views cimport data_of
+from odmlib._core.views cimport data_of, target_of, targets_data
 from odmlib.losses.loss cimport MarginLoss
 
 import numpy as np
@@ -14,7 +14,8 @@ cdef class Sweeper:
 
     cdef Rows rows
     cdef MarginLoss loss
-    cdef const double[::1] y, costs, diagonal
+    cdef const double[::1] y, costs, diagonal, all_targets
+    cdef const double *targets          # NULL: all 0
     cdef double[::1] a, w
     cdef index_t[::1] active
     cdef uint64_t generator
@@ -24,13 +25,14 @@ cdef class Sweeper:
     cdef readonly object duals, weights
 
     def __init__(self, Rows rows, MarginLoss loss, const double[::1] y, const double[::1] costs,
-                 duals, weights, uint64_t seed):
+                 duals, weights, uint64_t seed, const double[::1] targets=None):
         self.rows, self.loss, self.y, self.costs = rows, loss, y, costs
         self.diagonal = rows.squared_norms()
         self.duals, self.weights = duals, weights
         self.a, self.w = duals, weights
         self.active = np.arange(rows.n_rows)
         self.generator = seed
+        self.all_targets, self.targets = targets, targets_data(targets, rows.n_rows)
         self.restore()
 
     def restore(self):
@@ -62,7 +64,7 @@ cdef class Sweeper:
 
     cdef index_t visit(self, double slack) noexcept nogil:
         cdef index_t i = self.active[self.position]
-        cdef double margin = self.y[i] * self.rows.dot(i, data_of(self.w))
+        cdef double margin = self.y[i] * self.rows.dot(i, data_of(self.w)) - target_of(self.targets, i)
         cdef double violation = self.loss.violation(self.a[i], margin, self.costs[i])
         cdef double dual, step
         cdef index_t length = self.rows.indptr[i + 1] - self.rows.indptr[i] + 1

@@ -3,7 +3,7 @@
 from odmlib._core.random cimport below
 from odmlib._core.rows cimport Rows
 from odmlib._core.types cimport index_t, uint64_t
-from odmlib._core.views cimport data_of
+from odmlib._core.views cimport data_of, target_of, targets_data
 from odmlib.losses.loss cimport MarginLoss
 
 cdef double SMALLEST_SCALE = 1e-100   # refresh v before 1 / scale can overflow
@@ -15,15 +15,18 @@ cdef class InnerLoop:
 
     cdef Rows rows
     cdef MarginLoss loss
-    cdef const double[::1] y, costs, mu, old_slopes
+    cdef const double[::1] y, costs, mu, old_slopes, all_targets
+    cdef const double *targets  # NULL: all 0
     cdef double[::1] v
     cdef double scale, shift, eta
     cdef uint64_t generator
     cdef const index_t[::1] order       # of the rows to take, none twice; None: rows are drawn at random
     cdef index_t taken
 
-    def __init__(self, Rows rows, MarginLoss loss, const double[::1] y, const double[::1] costs, uint64_t seed):
+    def __init__(self, Rows rows, MarginLoss loss, const double[::1] y, const double[::1] costs, uint64_t seed,
+                 const double[::1] targets=None):
         self.rows, self.loss, self.y, self.costs, self.generator = rows, loss, y, costs, seed
+        self.all_targets, self.targets = targets, targets_data(targets, rows.n_rows)
 
     def begin_stage(self, double[::1] w, const double[::1] mu, const double[::1] old_slopes, double eta,
                     const index_t[::1] order=None):
@@ -60,7 +63,8 @@ cdef class InnerLoop:
             self.taken += 1
         cdef double score = (self.scale * self.rows.dot(i, data_of(self.v))
                              + self.shift * self.rows.dot(i, data_of(self.mu)))
-        cdef double change = self.loss.slope(self.y[i] * score, self.costs[i]) - self.old_slopes[i]
+        cdef double margin = self.y[i] * score - target_of(self.targets, i)
+        cdef double change = self.loss.slope(margin, self.costs[i]) - self.old_slopes[i]
         self.scale *= 1 - self.eta
         self.shift = (1 - self.eta) * self.shift - self.eta
         if change != 0:

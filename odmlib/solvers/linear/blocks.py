@@ -55,5 +55,6 @@ def solve_linear_blocks(
             q.rebuild(y * state.duals, state.scores)
             fresh = True
     details = {"newton_steps": state.newton_steps, "sweeps": state.sweeps, "block_rows": q.most_rows}
-    found = {"weights": q.weights, "duals": state.duals, "margins": y * state.scores, "details": details}
+    margins = problem.margins_of(state.scores)
+    found = {"weights": q.weights, "duals": state.duals, "margins": margins, "details": details}
     return SolverResult.at(status, primal, gap, iteration, "blocks", **found)

@@ -65,7 +65,8 @@ def solve_dcd(
     known = None if start is None else start.duals
     duals = np.zeros(rows.n_rows) if known is None else known.copy()
     weights = problem.weights_of(duals, threads)
-    sweeper = Sweeper(rows, problem.loss, problem.y, problem.costs, duals, weights, resources.seed)
+    parts = problem.loss, problem.y, problem.costs
+    sweeper = Sweeper(rows, *parts, duals, weights, resources.seed, problem.targets)
     sweep, next_check, slack = 0, 1, -1.0
     limit = tuning.max_sweeps if control.max_iter is None else control.max_iter
     certificate = _Certificate(problem, sweeper, threads, margin_mean)

@@ -49,7 +49,7 @@ def solve_svrg(
     snapshot = np.zeros(rows.n_columns) if known is None else known.copy()
     steepest = problem.loss.largest_curvature() * costs
     first_eta = eta = 1.0 / (1.0 + m * float(np.max(steepest * rows.squared_norms(), initial=0.0)))
-    loop = InnerLoop(rows, problem.loss, problem.y, costs, resources.seed)
+    loop = InnerLoop(rows, problem.loss, problem.y, costs, resources.seed, problem.targets)
     slice_rows = max(1, int(tuning.slice_nonzeros / (1 + rows.n_nonzeros / max(1, m))))
     stage = 0
     state = _State(problem, snapshot, threads)

@@ -187,7 +187,7 @@ def test_names_that_c_cannot_have(name):
 def test_names_of_functions_come_from_the_file():
     code = c_code(make_model("linear"), "heart-2.1.c")
     assert re.search(r"int heart_2_1_predict\(", code.header)
-    assert '#include "heart-2.1.h"' in "".join(code.source)
+    assert '#include "heart-2.1.h"' in "".join(code.source())
 
 
 @pytest.mark.slow

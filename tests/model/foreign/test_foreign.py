@@ -252,7 +252,7 @@ def test_every_key_is_needed_and_known_once(text):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (b"c_svc", b"epsilon_svr", "only classifiers"),
+        (b"c_svc", b"ranking", "only c_svc, nu_svc, epsilon_svr"),
         (b"kernel_type rbf", b"kernel_type chi2", "kernel_type: expected one of linear"),
         (b"total_sv 3", b"total_sv 4", "nr_sv: the numbers add up to 3, total_sv says 4"),
         (b"nr_sv 2 1", b"nr_sv 100000 1", "add up to 100001"),
@@ -286,6 +286,6 @@ def test_serials_out_of_range():
             load_foreign_model(re.sub(rb"0:6$", wrong, text, flags=re.M))
 
 
-def test_regression_of_liblinear_is_refused():
-    with pytest.raises(odmlib.ModelFormatError, match="only classifiers"):
-        load_foreign_model(LIBLINEAR.replace(b"L2R_L2LOSS_SVC", b"L2R_L2LOSS_SVR"))
+def test_another_solver_of_liblinear_is_refused():
+    with pytest.raises(odmlib.ModelFormatError, match="only L2R_L2LOSS_SVC_DUAL"):
+        load_foreign_model(LIBLINEAR.replace(b"L2R_L2LOSS_SVC", b"L3R_L2LOSS_SVC"))

@@ -1,4 +1,4 @@
-"""The certificate of kernel machines: float64 scores, and bounds that include rounding, against exact sums."""
+"""The certificate of kernel machines: float64 scores, and bounds with rounding, against exact sums."""
 
 from __future__ import annotations
 
@@ -106,7 +106,13 @@ def band_optimum(K, y, C, theta, nu):
 
 @pytest.mark.parametrize(
     ("n", "C", "theta", "tol"),
-    [(60, 1, 0.2, 1e-11), (60, 89, 0.9, 1e-3), (700, 1, 0.2, 1e-3), (700, 100, 0.2, 1e-3), (700, 1, 0.2, 1e-8)],
+    [
+        (60, 1, 0.2, 1e-11),
+        (60, 89, 0.9, 1e-3),
+        (700, 1, 0.2, 1e-3),
+        (700, 100, 0.2, 1e-3),
+        (700, 1, 0.2, 1e-8),
+    ],
 )
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
 def test_objective_and_gap_enclose_the_true_minimum(n, C, theta, tol, kernel):
@@ -140,7 +146,9 @@ def test_small_objectives_are_solved_as_exactly_as_large_ones(machine):
     assert report["status"] == "converged"
     assert 0 < abs(report["primal"]) < 1
     assert report["gap"] <= 1e-3
-    assert Fraction(report["primal"]) - Fraction(report["dual"]) <= Fraction(1e-3) * abs(Fraction(report["primal"]))
+    assert Fraction(report["primal"]) - Fraction(report["dual"]) <= Fraction(1e-3) * abs(
+        Fraction(report["primal"])
+    )
 
 
 def test_few_rows_do_not_depend_on_their_order():
