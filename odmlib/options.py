@@ -165,6 +165,10 @@ class TrainOptions:
             raise ParameterError(
                 f"max_vectors (--max-vectors) is for kernels poly, rbf and sigmoid, found {self.kernel}"
             )
+        if self.max_vectors is not None and self.machine in ("odmr", "odmo"):
+            raise ParameterError(
+                f"max_vectors (--max-vectors) is for machines that tell classes apart, found {self.machine}"
+            )
         self._refuse_options_of_others()
         names, place = self.declaration.solvers(self)
         if self.solver not in names:

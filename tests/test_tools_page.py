@@ -18,7 +18,7 @@ TOOLS = sorted(tool.name for tool in (ROOT / "bin").glob("odm-*"))
 MADE = {
     "odm-check": ["check.json", "wdbc.model"],
     "odm-subset": ["small.txt", "test.txt", "small.model"],
-    "odm-plot": ["margins.svg", "both.svg", "run.json"],
+    "odm-plot": ["margins.svg", "roc.svg", "all.svg", "run.json"],
     "odm-convert": ["odm.libsvm", "again.model", "odm.c", "odm.h", "odm.npz"],
     "odm-train": ["page.html", "report.json"],
 }

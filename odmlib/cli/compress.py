@@ -47,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
     from odmlib.data.files import open_output
     from odmlib.errors import OdmError, ParameterError
     from odmlib.model.text_format import load_model
-    from odmlib.model.text_writer import model_text
+    from odmlib.model.text_writer import model_pieces
     from odmlib.selection.compressing import check_compressible, compress
 
     model = load_model(source)
@@ -62,7 +62,7 @@ def run(argv: Sequence[str]) -> int:
             smaller = compress(model, rows, labels, **wanted, threads=arguments.threads)
         for warning in caught:
             warn(PROGRAM, str(warning.message))
-        stream.writelines(model_text(smaller))
+        stream.writelines(model_pieces(smaller, target))
         found = smaller.report["compression"]
         reports.write_report(report, found)
         if not arguments.quiet:

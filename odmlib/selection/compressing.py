@@ -102,6 +102,8 @@ def compress_trained(model: Model, problem: Problem, options: TrainOptions) -> M
 
 def check_compressible(model: Model) -> KernelFunction:
     """The function of a model that has vectors to leave out; ParameterError for others."""
+    if model.machine in ("odmr", "odmo"):
+        raise ParameterError(f"only models that tell classes apart can be compressed, found {model.machine}")
     match model.function:
         case LinearFunction():
             raise ParameterError("a linear model has weights instead of support vectors; it is small already")

@@ -87,7 +87,7 @@ def minimum(case: Case) -> tuple[float, float]:
 
 
 def hinge_dual(K: np.ndarray, y: np.ndarray, lambda1: float, lambda2: float, p: np.ndarray) -> float:
-    """A lower bound of SVM's and ODM^L's objective: sum p - 1/2 (p + r)'H(p + r) for any duals p of the hinge."""
+    """A lower bound of SVM's and ODM^L's objective for any duals p of the hinge."""
     m = len(y)
     Q = K * y[:, None] * y
     A = (lambda1 / m) * (np.eye(m) - 1 / m)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from odmlib.cli import compress
+from odmlib.model.text_format import load_model
 
 from .tools import WDBC, WDBC_TEST, Tools, command, files
 
@@ -45,6 +46,12 @@ def test_without_data_the_support_vectors_count(tools, model):
     assert outcome.code == 0
     assert "support vectors: largest change" in outcome.out
     assert len(Path("s").read_bytes()) < len(Path("m").read_bytes()) / 2
+
+
+def test_binary_model_file(tools, model):
+    assert compressed(tools, "-q --vectors 30 m s.npz").code == 0
+    assert compressed(tools, "-q --vectors 30 m s").code == 0
+    assert load_model("s.npz").to_bytes() == load_model("s").to_bytes()
 
 
 def test_model_on_standard_output(tools, model):

@@ -354,6 +354,8 @@ def test_mean_distance_of_a_sample_and_of_equal_rows():
     )  # of two normal points in the plane
     assert Dataset.from_any(np.full((5, 3), 1 / 3)).mean_distance() == 0
     assert Dataset.from_any(X[:1]).mean_distance() == 0
+
+
 @pytest.mark.parametrize("width", [np.int32, np.int64, np.uint32, np.int16])
 def test_columns_are_judged_by_their_copies(width):
     from scipy.sparse import csr_array

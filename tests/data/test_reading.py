@@ -489,7 +489,7 @@ def test_reading_releases_the_interpreter_lock():
     finally:
         done.set()
         thread.join()
-    assert during > 10  # with the lock held: 0 or 1
+    assert during > 2  # with the lock held: 0 or 1; on a busy machine few of the free turns are taken
 
 
 def test_a_file_object_that_fails_midway():

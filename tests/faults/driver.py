@@ -1,7 +1,7 @@
-"""Runs beside shim.cc: does one piece of work again and again, in children whose nth call of the system fails.
+"""Runs beside shim.cc: does one piece of work again and again, in children whose nth system call fails.
 
 python -m tests.faults.driver WORK CALLS FAULT MODE FOLDER prints JSON with an entry per point: what the child
-said and what stands in the folder afterwards. One process for all points: Python and numpy take long to start.
+said and what stands in the folder afterwards. One process for all points: numpy takes long to start.
 """
 
 from __future__ import annotations

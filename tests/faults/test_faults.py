@@ -1,4 +1,4 @@
-"""Calls of the system that fail one at a time, and kills at each: the old file or the whole new one, no litter.
+"""System calls that fail one at a time, and kills at each: the old file or the whole new one, no litter.
 
 shim.cc stands between Python and the C library, driver.py counts through the calls.
 """

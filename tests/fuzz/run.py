@@ -1,7 +1,7 @@
 """Fuzz one target: python tests/fuzz/run.py TARGET SECONDS. Needs atheris (pip install "odmlib[fuzz]").
 
-The corpus in this folder is where it starts; what it finds on the way stays in build/fuzz/TARGET. An input that
-breaks a promise is written to corpus/TARGET as crash-..., where the ordinary suite replays it from then on.
+The corpus in this folder is where it starts; what it finds on the way stays in build/fuzz/TARGET. An input
+that breaks a promise is written to corpus/TARGET as crash-..., where the ordinary suite replays it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What is fuzzed: a function of bytes for each kind of file that odmlib reads.
 
-Each raises on a finding: an error that is no OdmError, a result that depends on chunks or threads, or one that
-differs from an oracle. It returns how often it compared with a program that we did not write or with what was
-written, so that a test can tell that the comparisons took place. `make fuzz` drives these functions; the ordinary
-suite replays the corpus.
+Each raises on a finding: an error that is no OdmError, a result that depends on chunks or threads, or one
+that differs from an oracle. It returns how often it compared with a program that we did not write or with
+what was written, so that a test can tell that the comparisons took place. `make fuzz` drives these functions;
+the ordinary suite replays the corpus.
 """
 
 from __future__ import annotations

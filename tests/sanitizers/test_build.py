@@ -1,4 +1,4 @@
-"""That `make test-asan` would see a fault: all modules are instrumented, and deliberate faults end a process."""
+"""That `make test-asan` would see a fault: modules are instrumented, and deliberate faults end a process."""
 
 from __future__ import annotations
 
