@@ -9,6 +9,7 @@ On Windows GCC (mingw-w64) is the compiler: the loops are written with vector ty
 import gzip
 import os
 import re
+import sys
 import tarfile
 import time
 from pathlib import Path
@@ -196,7 +197,19 @@ def tools():
     return {"entry_points": {"console_scripts": entries}}
 
 
+def share_files():
+    """Manual pages and completion for shells, made from the parsers: (folder of the system, files)."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from odmlib.cli.manual import write_files  # needs no compiled module
+
+    folders = {}
+    for path in write_files(Path(BUILD, "share")):
+        folders.setdefault(str(path.parent.relative_to(BUILD)), []).append(str(path))
+    return sorted(folders.items())
+
+
 setup(
+    data_files=[] if WINDOWS else share_files(),
     ext_modules=list(extensions()),
     cmdclass={"build_ext": BuildExtensions, "build_py": BuildModules, "sdist": SourceArchive},
     options={"build": {"build_base": BUILD}} | ({"build_ext": {"compiler": "mingw32"}} if WINDOWS else {}),

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from odmlib.data.checking import DataCheck, check_data
     from odmlib.data.dataset import Dataset
     from odmlib.data.reading import read_data
+    from odmlib.data.tables import read_table
     from odmlib.data.writing import write_data
     from odmlib.errors import (
         ConvergenceWarning,
         DataFormatError,
+        DataWarning,
         FallbackWarning,
         ModelFormatError,
         OdmError,
@@ -41,14 +43,16 @@ if TYPE_CHECKING:
     from odmlib.model.model import Model
     from odmlib.model.text_format import load_model
     from odmlib.selection.compressing import compress
+    from odmlib.selection.cross_validation import CrossValidation
     from odmlib.selection.grid import GridPoint, GridResult, grid_search
     from odmlib.selection.leave_one_out import LeaveOneOut
-    from odmlib.selection.training import leave_one_out, train
+    from odmlib.selection.training import cross_validate, leave_one_out, train
 
 # where each public name lives: imported at first use, so that the tools start fast
 _HOMES = {
     "Dataset": "odmlib.data.dataset",
     "read_data": "odmlib.data.reading",
+    "read_table": "odmlib.data.tables",
     "check_data": "odmlib.data.checking",
     "DataCheck": "odmlib.data.checking",
     "write_data": "odmlib.data.writing",
@@ -64,6 +68,8 @@ _HOMES = {
     "GridPoint": "odmlib.selection.grid",
     "GridResult": "odmlib.selection.grid",
     "leave_one_out": "odmlib.selection.training",
+    "cross_validate": "odmlib.selection.training",
+    "CrossValidation": "odmlib.selection.cross_validation",
     "LeaveOneOut": "odmlib.selection.leave_one_out",
     "OdmError": "odmlib.errors",
     "ParameterError": "odmlib.errors",
@@ -71,13 +77,16 @@ _HOMES = {
     "ModelFormatError": "odmlib.errors",
     "RangeFormatError": "odmlib.errors",
     "ConvergenceWarning": "odmlib.errors",
+    "DataWarning": "odmlib.errors",
     "FallbackWarning": "odmlib.errors",
 }
 
 __all__ = [
     "ConvergenceWarning",
+    "CrossValidation",
     "DataCheck",
     "DataFormatError",
+    "DataWarning",
     "Dataset",
     "FallbackWarning",
     "GridPoint",
@@ -91,11 +100,13 @@ __all__ = [
     "__version__",
     "check_data",
     "compress",
+    "cross_validate",
     "grid_search",
     "leave_one_out",
     "load_foreign_model",
     "load_model",
     "read_data",
+    "read_table",
     "save_c_code",
     "save_foreign_model",
     "save_onnx",
@@ -115,4 +126,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted(__all__)

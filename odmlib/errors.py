@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
+# messages name an option as `theta (-p)` or `stop_level (--stop-level)`
+_FLAG = re.compile(r" \(--?[A-Za-z][\w-]*( \w+)?\)")
+_NAME_AND_LONG_FLAG = re.compile(r"\b([A-Za-z_]\w*) \(--([\w-]+)\)")
+
 
 class OdmError(Exception):
     """Base of all errors that a user can cause and mend."""
 
 
 class ParameterError(OdmError, ValueError):
-    """A parameter or an array handed to odmlib is out of range, of the wrong shape or contradictory."""
+    """A parameter or an array handed to odmlib is out of range, of the wrong shape or contradictory.
+
+    Python's users see the names of parameters; `shell` has the flags as well, for the tools.
+    """
+
+    def __init__(self, message: str, shell: str | None = None):
+        super().__init__(_FLAG.sub("", message))
+        self.shell = shell_words(message) if shell is None else shell
+
+    def __reduce__(self) -> tuple:
+        return type(self), (str(self), self.shell)
 
 
 class FileFormatError(OdmError, ValueError):
@@ -47,3 +63,18 @@ class FallbackWarning(UserWarning):
 
 class ConvergenceWarning(UserWarning):
     """Training stopped before the duality gap reached the tolerance."""
+
+
+class DataWarning(UserWarning):
+    """The data are probably not what the machine is made for; the message says what was seen."""
+
+
+def shell_words(message: str) -> str:
+    """The message for users of the tools."""
+    return _NAME_AND_LONG_FLAG.sub(_flag_alone, message)
+
+
+def _flag_alone(match: re.Match[str]) -> str:
+    """`--stop-level` says all that `stop_level (--stop-level)` does."""
+    name, flag = match.groups()
+    return f"--{flag}" if name.rstrip("_").replace("_", "-") == flag else match.group()

@@ -12,17 +12,28 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from odmlib.errors import ParameterError
 from odmlib.machines.declarations import DECLARATIONS, Declaration
 from odmlib.machines.declarations.kmomd import KMOMD_LAMBDA
-from odmlib.names import KERNELS, MACHINES
+from odmlib.names import KERNEL_NUMBERS, KERNELS, MACHINES
 from odmlib.parameters import MAX_DEGREE
 from odmlib.threads import MAX_THREADS, resolve_threads
-from odmlib.values import Choice, ClassWeight, Function, Kind, Number, Switch, Whole, with_flag, wrong
+from odmlib.values import (
+    Choice,
+    ClassWeight,
+    Function,
+    Kind,
+    Number,
+    Switch,
+    Whole,
+    shown_value,
+    with_flag,
+    wrong,
+)
 
 __all__ = ["KERNELS", "KMOMD_LAMBDA", "MACHINES", "TrainOptions", "flag_of", "option_fields"]
 
@@ -135,6 +146,8 @@ class TrainOptions:
     # fmt: on
 
     def __post_init__(self) -> None:
+        if self.max_iter == -1:  # scikit-learn's word for no limit
+            object.__setattr__(self, "max_iter", None)
         for option in option_fields():
             value, kind = getattr(self, option.name), option.metadata["kind"]
             if value is None and option.default is None:
@@ -159,7 +172,7 @@ class TrainOptions:
         self._refuse_options_of_others()
         names, place = self.declaration.solvers(self)
         if self.solver not in names:
-            fault = f"one of {', '.join(names)} for {place.format(self)}, found {self.solver!r}"
+            fault = f"one of {', '.join(names)} for {place.format(self)}, found {shown_value(self.solver)}"
             raise wrong(flag_of("solver"), fault)
         self.declaration.rules(self)
 
@@ -207,6 +220,20 @@ class TrainOptions:
     def weights_for(self, total_weight: float) -> tuple[float, float]:
         """(C, lambda) when the row weights sum to `total_weight`."""
         return self.declaration.weights(self, total_weight)
+
+
+def without_effect(options: TrainOptions, given: Collection[str]) -> Iterator[str]:
+    """A sentence for each given option that this machine or this kernel does not look at."""
+    machine, numbers = options.declaration, KERNEL_NUMBERS[options.kernel]
+    for name in ("degree", "gamma", "coef0"):
+        if name in given and name not in numbers:
+            yield f"{flag_of(name)} has no effect with kernel {options.kernel}"
+    own = {name: other for other in DECLARATIONS.values() for name in other.options}
+    for name in given:
+        unused = name in ("nu", "theta", "lambda1", "lambda2") and name not in machine.parameters
+        unused = unused or (name == "bias" and not machine.has_bias)
+        if unused or (name in own and own[name].name != machine.name):
+            yield f"{flag_of(name)} has no effect with machine {machine.name}"
 
 
 def option_fields() -> tuple[dataclasses.Field, ...]:

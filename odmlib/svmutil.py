@@ -26,12 +26,13 @@ from odmlib._core.arrays import Floats
 from odmlib.cli.parser import Finished, UsageError
 from odmlib.cli.train import make_options, make_parser
 from odmlib.cli.training import as_in_file, read_weights
+from odmlib.data.advice import targets_message
 from odmlib.data.dataset import Dataset
 from odmlib.data.files import Source, Target
 from odmlib.data.labels import python_label
 from odmlib.data.precomputed import test_values, training_matrix
 from odmlib.data.reading import read_dataset
-from odmlib.errors import ConvergenceWarning, ParameterError
+from odmlib.errors import ConvergenceWarning, DataWarning, ParameterError
 from odmlib.machines.building import convergence_message
 from odmlib.machines.training import make_problem
 from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFunction
@@ -56,7 +57,7 @@ __all__ = [
 ]
 
 # options of odm-train that say something about files
-FILE_OPTIONS = ("json", "margins", "features", "zero_based", "loo")
+FILE_OPTIONS = ("json", "margins", "features", "zero_based", "loo", "csv", "label", "one_hot", "no_header")
 
 
 def svm_read_problem(data_source: Source, return_scipy: bool = False) -> tuple[Any, Any]:
@@ -210,6 +211,8 @@ def svm_train(arg1: Any, arg2: Any = None, arg3: Any = None) -> Any:
     weights = None if parameter.weights_file is None else read_weights(parameter.weights_file, rows.n_rows)
     problem = make_problem(rows, data.y, options.but(sample_weight=weights))
     problem.require_classes(options.machine)
+    if (message := targets_message(problem)) is not None:
+        warnings.warn(message, DataWarning, stacklevel=2)
     if parameter.n_folds is not None and problem.targets is not None:
         measures = cross_validate_targets(problem, options, parameter.n_folds).measures
         print(*measures.lines("Cross Validation "), sep="\n")

@@ -31,6 +31,15 @@ def shown_word(text: str) -> str:
     return f"'{text}'" if text else "nothing"
 
 
+def shown_value(value: Any) -> str:
+    """A value in a message; numpy's numbers as plain ones.
+
+    >>> shown_value("a"), shown_value(2.0)
+    ("'a'", '2.0')
+    """
+    return repr(value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value)
+
+
 def _plain(text: str) -> str:
     """Refuse what only Python takes for a number: `1_000`, digits of other scripts."""
     if "_" in text or not text.isascii():
@@ -98,7 +107,7 @@ class Number(Kind):
             return None
         also = f", {' or '.join(map(repr, self.words))}" if self.words else ""
         if not isinstance(value, Real):
-            return f"a number{also}, found {value!r}"
+            return f"a number{also}, found {shown_value(value)}"
         number = as_float(value)
         fits = math.isfinite(number) and self.low <= number <= self.high
         fits = fits and not (self.open_low and number == self.low)
@@ -109,7 +118,7 @@ class Number(Kind):
             ends.append(f"{'above' if self.open_low else 'at least'} {self.low:g}")
         if math.isfinite(self.high):
             ends.append(f"{'below' if self.open_high else 'at most'} {self.high:g}")
-        return f"{' and '.join(ends) or 'finite'}{also}, found {value}"
+        return f"{' and '.join(ends) or 'finite'}{also}, found {shown_value(value)}"
 
 
 class Whole(Kind):
@@ -124,7 +133,7 @@ class Whole(Kind):
     def fault(self, value: Any) -> str | None:
         if isinstance(value, Integral) and self.low <= int(value) <= self.high:
             return None
-        return f"a whole number from {self.low} to {self.high}, found {value!r}"
+        return f"a whole number from {self.low} to {self.high}, found {shown_value(value)}"
 
 
 class Choice(Kind):
@@ -135,10 +144,16 @@ class Choice(Kind):
         self.expected = expected or "one of " + ", ".join(names)
 
     def fault(self, value: Any) -> str | None:
-        return None if value in self.names else f"{self.expected}, found {value!r}"
+        if value in self.names:
+            return None
+        near = value.lower() if isinstance(value, str) else ""
+        meant = f"; did you mean {near!r}?" if near in self.names else ""
+        return f"{self.expected}, found {shown_value(value)}{meant}"
 
     def read(self, text: str) -> str:
-        if text in self.names or not self.numbered:
+        if text.lower() in self.names:
+            return text.lower()
+        if not self.numbered:
             return text
         if text.isascii() and text.isdigit() and int(text) < len(self.names):
             return self.names[int(text)]
@@ -150,7 +165,7 @@ class Switch(Kind):
     """0 or 1, False or True."""
 
     def fault(self, value: Any) -> str | None:
-        return None if value in (False, True) else f"0 or 1, found {value!r}"
+        return None if value in (False, True) else f"0 or 1, found {shown_value(value)}"
 
     def read(self, text: str) -> bool:
         if text not in ("0", "1"):
@@ -163,18 +178,18 @@ class ClassWeight(Kind):
 
     def fault(self, value: Any) -> str | None:
         if not (isinstance(value, Mapping) or (isinstance(value, str) and value == "balanced")):
-            return f"'balanced' or a mapping from label to weight, found {value!r}"
+            return f"'balanced' or a mapping from label to weight, found {shown_value(value)}"
         for label, weight in value.items() if isinstance(value, Mapping) else ():
             if not 0 <= as_float(weight) < math.inf:
                 raise ParameterError(
-                    f"class weight (-w) of {label} must be finite and at least 0, found {weight!r}"
+                    f"class weight (-w) of {label} must be finite and at least 0, found {shown_value(weight)}"
                 )
         return None
 
 
 class Function(Kind):
     def fault(self, value: Any) -> str | None:
-        return None if callable(value) else f"a function, found {value!r}"
+        return None if callable(value) else f"a function, found {shown_value(value)}"
 
 
 class Option(NamedTuple):

@@ -80,3 +80,20 @@ def test_bytes_and_file_objects(iris, tmp_path):
         for source in (model.to_bytes(), tmp_path / "m", file, io.BytesIO(binary.getvalue())):
             again = odmlib.load_model(source)
             assert np.array_equal(again.decision_function(iris[0]), model.decision_function(iris[0]))
+
+
+def test_columns_are_remembered_and_checked(iris):
+    pandas = pytest.importorskip("pandas")
+    X, y = iris
+    frame = pandas.DataFrame(X, columns=["a", "b b", 'c"', "d"])
+    model = odmlib.load_model(odmlib.train(frame, y).to_bytes())
+    assert model.columns == tuple(frame.columns)
+    assert model.score(frame, y) == model.score(X, y)  # an array has no names to check
+    with pytest.raises(odmlib.ParameterError, match="in another order"):
+        model.predict(frame[["b b", "a", 'c"', "d"]])
+    with pytest.raises(odmlib.ParameterError, match="lacks d"):
+        model.predict(frame[["a", "b b", 'c"']])
+    with pytest.raises(odmlib.ParameterError, match="has also e"):
+        model.predict(frame.assign(e=1.0))
+    assert odmlib.train(X, y).columns is None
+    assert odmlib.train(pandas.DataFrame(X), y).columns is None  # numbers are no names

@@ -287,3 +287,28 @@ def test_more_bad_calls():
     with pytest.warns(odmlib.ConvergenceWarning, match="gap"):
         y, x = ours.svm_read_problem(DATA / "wdbc.train.txt")
         ours.svm_train(y, x, "-t 0 --solver dcd --max-iter 1 -e 1e-9 -q")
+
+
+def test_models_of_libsvm_are_loaded_as_they_are(tmp_path):
+    theirs = pytest.importorskip("libsvm.svmutil")
+    random = np.random.default_rng(4)
+    X = random.normal(size=(90, 3))
+    x, y = X.tolist(), np.digitize(X[:, 0] + random.normal(size=90), [-0.5, 0.5]).tolist()
+    path = str(tmp_path / "m")
+    theirs.svm_save_model(path, theirs.svm_train(y, x, "-q -b 1"))
+    for options in ("-q", "-q -b 1"):
+        expected, found = (
+            module.svm_predict(y, x, module.svm_load_model(path), options) for module in (theirs, ours)
+        )
+        assert found[0] == expected[0]
+        np.testing.assert_allclose(found[2], expected[2], atol=1e-6)
+
+
+def test_labels_that_look_like_targets_are_told():
+    with pytest.warns(odmlib.DataWarning, match="targets of a regression"):
+        ours.svm_train([0.5 * k for k in range(30)], [[k] for k in range(30)], "-q -t 0")
+
+
+def test_flags_about_tables_are_refused():
+    with pytest.raises(ValueError, match="--one-hot is for odm-train"):
+        ours.svm_parameter("--one-hot")

@@ -74,7 +74,7 @@ def make_parser() -> ToolParser:
 
 
 def lines(check: DataCheck, quiet: bool) -> Iterator[str]:
-    from odmlib.data.checking import counted
+    from odmlib.data.advice import counted
 
     name = one_line(check.name)
     for fault in check.faults:

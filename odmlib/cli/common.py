@@ -21,7 +21,7 @@ from contextvars import copy_context
 from types import FrameType
 from typing import NoReturn
 
-from odmlib.cli.parser import Finished, UsageError
+from odmlib.cli.parser import Finished, NothingGiven, UsageError
 from odmlib.errors import OdmError, ParameterError
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
@@ -74,7 +74,7 @@ def bad_values_as_usage() -> Iterator[None]:
     try:
         yield
     except ParameterError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(error.shell) from None
 
 
 def one_line(text: str) -> str:
@@ -104,6 +104,10 @@ def _end(program: str, error: BaseException) -> int:
         case UsageError():
             say(program, f"{error} (see {program} --help)")
             return MISUSED
+        case NothingGiven():
+            if sys.stderr is not None:
+                print(error, file=sys.stderr)
+            return MISUSED
         case BrokenPipeError():
             _discard_stdout()
             return OK
@@ -115,6 +119,8 @@ def _end(program: str, error: BaseException) -> int:
             _discard_stdout()
             say(program, "terminated")
             return 128 + error.args[0]
+        case ParameterError():
+            say(program, error.shell)
         case OdmError():
             say(program, str(error))
         case OSError():

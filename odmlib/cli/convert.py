@@ -68,7 +68,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         size = _write(model, form, target, arguments)
     except ParameterError as error:
-        raise OdmError(f"{shown}: {error}") from None
+        raise OdmError(f"{shown}: {error.shell}") from None
     for remark in remarks:
         warn(PROGRAM, remark)
     if not arguments.quiet:

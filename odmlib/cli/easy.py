@@ -88,7 +88,7 @@ def make_parser() -> ToolParser:
     usage = "[grid options] [odm-train options] training_file [testing_file]"
     parser = ToolParser(PROGRAM, usage, DESCRIPTION, EXAMPLES, help_flags="--help")
     grid.add_grid_options(parser)
-    add_training_options(parser, without=("init",))
+    add_training_options(parser, without=("init",), tables=False)
     parser.add_argument("training_file")
     parser.add_argument("testing_file", nargs="?")
     return parser

@@ -181,7 +181,7 @@ def search_grid(
     followed = FollowedSearch(PROGRAM, arguments, sys.stdout, point_talk, best_line)
     with reports.open_wanted(arguments.json) as report:
         problem, _, _ = read_problem(arguments, options)
-        reports.teller(arguments, PROGRAM)(reports.describe_problem(problem))
+        reports.tell_of_data(PROGRAM, problem, options, arguments)
         ours = head_line(problem, options, axes, followed.validation)
         if head is not None and head != ours:
             raise OdmError(
@@ -219,7 +219,7 @@ class FollowedSearch:
         self.folds = arguments.v or FOLDS
         self.validation = "leave-one-out" if self.loo else f"folds={self.folds}"
         self.file: ResultFile | None = None
-        self.line = ProgressLine(None if self.quiet else sys.stderr)
+        self.line = ProgressLine(None if self.quiet else sys.stderr, program)
         self.result: GridResult | None = None
         self.started, self.done = 0.0, 0
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from odmlib._version import __version__
@@ -23,11 +24,17 @@ from odmlib.values import read_number, read_whole, shown_word
 # what word processors and web pages make of a hyphen
 LOOKALIKES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 
+ABOUT = "about the tool"  # group of the options that all tools have
+
 _WORD_END = "\0"  # parts the words of one option; no argument of a process can hold it
 
 
 class UsageError(Exception):
     """The command line is wrong: exit code 2."""
+
+
+class NothingGiven(Exception):
+    """The command line is empty: its text, a short usage with examples, is shown; exit code 2."""
 
 
 class Finished(Exception):
@@ -57,10 +64,15 @@ class ToolParser(argparse.ArgumentParser):
         self.color = False  # Python 3.14 would colour the help
         self._words: dict[str, int] = {}
         self._alone: dict[str, tuple[Sequence[str], str]] = {}
-        self.option(help_flags, "show this help", action="help")
-        self.option("--version", "show the version", action="version", version=f"{program} {__version__}")
+        self._single: dict[str, str] = {}
+        self.values: dict[str, Sequence[str]] = {}  # words that a flag takes, for completion in shells
+        self._topics: dict[str, str] = {}  # word behind --help: title of a group that is folded away
+        self.option(help_flags, "show this help", action="help", group=ABOUT)
+        version = f"{program} {__version__}"
+        self.option("--version", "show the version", action="version", version=version, group=ABOUT)
         limit = "refuse packed files that unpack to more: bytes, or with K, M or G (default: any size; "
-        self.option("--max-unpacked SIZE", limit + "models 200 times their own and 64M)", type=size_in_bytes)
+        limit += "models 200 times their own and 64M)"
+        self.option("--max-unpacked SIZE", limit, type=size_in_bytes, group=ABOUT)
 
     def option(
         self,
@@ -68,29 +80,75 @@ class ToolParser(argparse.ArgumentParser):
         help: str,
         type: Callable[[str], Any] = str,
         alone: str | None = None,
+        single: str | None = None,
         group: str = "options",
+        values: Sequence[str] = (),
         **details: Any,
     ) -> None:
         """Declare an option: `-y --target LOWER UPPER` are its flags and a word for each of its values, which
         are a list where there are several. An option without values is a switch.
 
         `type` makes a value of a word, or raises ValueError. `alone` names the flag that is meant when none
-        of `choices` follows (`-h` of odm-train). `group` is a title in the help.
+        of `choices` follows (`-h` of odm-train). `single` is a first value that stands alone where the others
+        have more words behind them (`-w balanced`). `group` is a title in the help.
         """
         flags = [word for word in usage.split() if word.startswith("-")]
-        values = usage.split()[len(flags) :]
-        if values:
-            details |= {"metavar": " ".join(values), "type": explained(type, len(values) > 1)}
+        words = usage.split()[len(flags) :]
+        if words:
+            details |= {"metavar": " ".join(words), "type": explained(type, len(words) > 1)}
         else:
             details.setdefault("action", "store_true")
         groups = {known.title: known for known in self._action_groups}
         (groups.get(group) or self.add_argument_group(group)).add_argument(*flags, help=help, **details)
-        self._words |= dict.fromkeys(flags, len(values))
+        self._words |= dict.fromkeys(flags, len(words))
+        self.values |= dict.fromkeys(flags, values or details.get("choices") or ())
+        if single is not None:
+            self._single |= dict.fromkeys(flags, single)
         if alone is not None:
             self._alone |= dict.fromkeys(flags, (details["choices"], alone))
 
+    def fold(self, group: str, topic: str) -> None:
+        """Show a group of options only with `--help-all`, or with `--help` and this word behind it."""
+        if not self._topics:
+            self.option(
+                "--help-all", "show the options of all machines, too", action="store_true", group=ABOUT
+            )
+        self._topics[topic] = group
+
+    def format_help(self) -> str:
+        return self._formatted({*self._topics.values()})
+
+    def _formatted(self, folded: Collection[str], only: str = "") -> str:
+        """The help without the folded groups, or the one group only."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        if not only:
+            formatter.add_text(self.description)
+        for group in [
+            *self._action_groups[:2],
+            *self._action_groups[3:],
+            self._action_groups[2],
+        ]:  # ABOUT last
+            if group.title not in folded and only in ("", group.title):
+                formatter.start_section(group.title)
+                formatter.add_arguments(group._group_actions)
+                formatter.end_section()
+        if folded and not only:
+            formatter.add_text("Machines with options of their own: --help " + ", --help ".join(self._topics))
+        if not only:
+            formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+    def short_help(self) -> str:
+        """The usage with three examples."""
+        examples = [line for line in (self.epilog or "").splitlines() if line.startswith("  ")][:3]
+        shown = ["examples:", *examples] if examples else []
+        return "\n".join([f"usage: {self.usage}", *shown, f"{self.prog} --help says more"])
+
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Read a command line; raises UsageError, or Finished after `--help` and `--version`."""
+        """Read a command line; raises UsageError, NothingGiven, or Finished after `--help` or `--version`."""
+        if not argv:
+            raise NothingGiven(self.short_help())
         arguments = self.parse_args(self.rearranged(argv))
         if arguments.max_unpacked is not None:
             from odmlib.data.files import limit_unpacking
@@ -112,9 +170,17 @@ class ToolParser(argparse.ArgumentParser):
                 if word[:1] and word[0] in LOOKALIKES:
                     raise UsageError(f"'{word}' does not start with a hyphen: {lookalike(word)}")
                 files.append(word)
+            elif word == "--help" and rest and rest[0] in self._topics:
+                self._print_and_finish(self._formatted((), self._topics[rest[0]]))
+            elif word == "--help-all" and self._topics:
+                self._print_and_finish(self._formatted(()))
             else:
                 options.append(self._with_values(word, rest))
         return [*options, "--", *files] if files else options
+
+    def _print_and_finish(self, text: str) -> NoReturn:
+        self._print_message(text, sys.stdout)
+        raise Finished
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message.removeprefix("argument "))
@@ -132,7 +198,7 @@ class ToolParser(argparse.ArgumentParser):
             choices, meant = self._alone[flag]
             if not rest or rest[0] not in choices:
                 return meant
-        while len(values) < needed:
+        while len(values) < needed and values != [self._single.get(flag)]:
             if not rest or rest[0] == "--" or rest[0] in self._words:
                 found = f"found the option {rest[0]}" if rest and rest[0] != "--" else "found none"
                 wanted = "a value" if needed == 1 else f"{needed} values"

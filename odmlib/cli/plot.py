@@ -88,14 +88,12 @@ DEFAULTS = {
 
 def run(argv: Sequence[str]) -> int:
     if argv and argv[0] in KINDS:
-        make_parser, draw = KINDS[argv[0]]
-        arguments = make_parser().parse(argv[1:])
+        parser_of_kind, draw = KINDS[argv[0]]
+        arguments = parser_of_kind().parse(argv[1:])
         check_outputs(arguments)
         show(draw(arguments), arguments)
         return 0
-    parser = ToolParser(PROGRAM, "KIND [options] files", DESCRIPTION, EXAMPLES)
-    parser.add_argument("words", nargs="*", metavar="KIND")
-    kind = next(iter(parser.parse(argv).words), None)
+    kind = next(iter(make_parser().parse(argv).words), None)
     known = ", ".join(KINDS)
     raise UsageError(
         f"unknown kind '{kind}' (known: {known})" if kind else f"name a kind of picture: {known}"
@@ -103,6 +101,12 @@ def run(argv: Sequence[str]) -> int:
 
 
 # ---------------------------------------------------------------------------------------- command line
+
+
+def make_parser() -> ToolParser:
+    parser = ToolParser(PROGRAM, "KIND [options] files", DESCRIPTION, EXAMPLES)
+    parser.add_argument("words", nargs="*", metavar="KIND")
+    return parser
 
 
 def new_parser(kind: str, description: str, files: str) -> ToolParser:
@@ -419,7 +423,7 @@ def draw_accuracy(arguments: argparse.Namespace) -> list[Picture]:
         for value in values:
             with_value(options, over, value)
     problem, _, _ = read_problem(arguments, options)
-    with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
+    with ProgressLine(None if arguments.quiet else sys.stderr, PROGRAM) as progress:
         return [accuracy_chart(problem, options.but(callback=progress), over, values, arguments.v)]
 
 

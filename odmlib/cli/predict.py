@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -12,8 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from odmlib.cli.common import one_line, refuse_overwriting, run_tool, say, shown_name, warn
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
+from odmlib.cli.tables import add_table_options, is_table, read_test_table
+from odmlib.errors import OdmError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from odmlib._core.arrays import Floats, Places
     from odmlib.data.dataset import Dataset
     from odmlib.model.model import Model
@@ -41,7 +46,10 @@ def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
     if arguments.test_file == "-" and arguments.model_file == "-":
         raise UsageError("the test set and the model cannot both come from standard input")
-    refuse_overwriting(arguments.output_file, [arguments.test_file, arguments.model_file])
+    for output in (arguments.output_file, arguments.json):
+        refuse_overwriting(output, [arguments.test_file, arguments.model_file])
+    if arguments.output_file == arguments.json == "-":
+        raise UsageError("only one of the predictions and the report can go to standard output")
     refuse_two_kinds_of_words(arguments)
     from odmlib.data.files import open_output
     from odmlib.model.text_format import load_model
@@ -49,17 +57,25 @@ def run(argv: Sequence[str]) -> int:
     # the model and the first rows are looked at before the output is touched
     model = load_model(arguments.model_file)
     answers = Answers(model, arguments)
-    parts = RowsForModels(arguments.test_file, arguments.threads).parts(model)
+    parts = row_parts(arguments, model)
     first = next(parts)
     with open_output(arguments.output_file) as stream:
         stream.write(answers.header())
         for rows, labels in chain([first], parts):
             stream.writelines(answers.lines(rows, labels))
             stream.flush()
+    talk = sys.stderr if "-" in (arguments.output_file, arguments.json) else sys.stdout
     if not arguments.quiet:
         for line in answers.summary():
-            print(line, file=sys.stderr if arguments.output_file == "-" else sys.stdout, flush=True)
+            print(line, file=talk, flush=True)
+    if wants_report(arguments):
+        for line in answers.report():
+            print(line, file=talk)
     return 0
+
+
+def wants_report(arguments: argparse.Namespace) -> bool:
+    return arguments.report or arguments.json is not None
 
 
 def refuse_two_kinds_of_words(arguments: argparse.Namespace) -> None:
@@ -83,6 +99,9 @@ class Answers:
         self.model, self.arguments, self.sums = model, arguments, RegressionSums()
         self.n_rows = self.right = self.inside = self.members = 0
         self.warned: set[str] = set()
+        self.unseen: Counter[Any] = Counter()  # labels that the model does not know
+        self.has_labels = True
+        self.kept: list[tuple[Any, ...]] = []  # labels, places and scores, for the report
         if arguments.b == "1":
             model.require_probabilities()
         if arguments.coverage is not None and model.is_regression:
@@ -93,10 +112,13 @@ class Answers:
     def header(self) -> bytes:
         return f"labels {' '.join(names_of(self.model))}\n".encode() if self.arguments.b == "1" else b""
 
-    def lines(self, rows: Dataset, labels: Floats) -> Iterator[bytes]:
+    def lines(self, rows: Dataset, labels: NDArray | None) -> Iterator[bytes]:
         """The lines of some rows; they are counted in the sums."""
         model, arguments = self.model, self.arguments
         places: Any = None
+        scores: Any = None
+        if labels is None:  # of a table
+            labels, self.has_labels = no_labels(model, rows.n_rows), False
         words: Floats | list[str] | None = None
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -106,12 +128,15 @@ class Answers:
                 words = model.predict_proba(rows, arguments.threads)
                 places = words.argmax(axis=1)
             elif arguments.scores:
-                words = model.decision_function(rows, arguments.threads)
+                words = scores = model.decision_function(rows, arguments.threads)
                 places = model.positions_for(words)
                 if "conformal_scores" in model.lists:
                     import numpy as np
 
                     words = np.stack([words, model.p_values_for(words)], axis=1)
+            elif wants_report(arguments):
+                scores = model.decision_function(rows, arguments.threads)
+                places = model.positions_for(scores)
             elif arguments.coverage is not None:
                 scores = model.decision_function(rows, arguments.threads)
                 places = model.positions_for(scores)
@@ -127,7 +152,22 @@ class Answers:
             return number_lines(words)
         self.n_rows += len(places)
         self.right += int((model.labels[places] == labels).sum())
+        self.count_unseen(labels)
+        if wants_report(arguments):
+            self.kept.append((labels, places, words if arguments.b == "1" else scores))
         return output_lines(model, places, words)
+
+    def comparable(self, labels: NDArray) -> bool:
+        """Whether labels of a file can be those of the model, which may be text."""
+        return self.model.labels.dtype.kind in "fiub" or labels.dtype.kind != "f"
+
+    def count_unseen(self, labels: NDArray) -> None:
+        import numpy as np
+
+        if self.has_labels and self.comparable(labels):
+            self.unseen.update(labels[~np.isin(labels, self.model.labels)].tolist())
+        else:
+            self.has_labels = False
 
     def predicted(self, numbers: Floats, targets: Floats) -> Floats:
         """The predictions of a regression, with the ends of their intervals where these are wanted."""
@@ -157,14 +197,52 @@ class Answers:
         if self.model.is_regression:
             yield from self.errors()
             return
-        if self.model.labels.dtype.kind not in "fiub":
-            say(PROGRAM, "the labels of this model are not numbers: no accuracy")
+        if not self.has_labels:
+            say(PROGRAM, "there are no labels that the model could know: no accuracy")
             return
+        if self.unseen:
+            import numpy as np
+
+            from odmlib.data.labels import show_labels
+
+            which = show_labels(np.array(sorted(self.unseen)))
+            say(
+                PROGRAM,
+                f"{self.unseen.total()} of {self.n_rows} rows have labels that were not in training "
+                f"({which}); the model knows the labels {show_labels(self.model.labels)}",
+            )
         n = self.n_rows
         yield f"Accuracy = {100 * self.right / n:g}% ({self.right}/{n}) (classification)"
         if self.arguments.coverage is not None:
             share = f"{100 * self.inside / n:g}% ({self.inside}/{n})"
             yield f"Coverage = {share}, {self.members / n:.4g} labels per set"
+
+    def report(self) -> Iterator[str]:
+        """Precision, recall, F1 and AUC of every class: the lines of a table; JSON is written."""
+        import numpy as np
+
+        from odmlib.data.files import open_output
+        from odmlib.model.metrics import class_scores, classification_report
+
+        model, arguments = self.model, self.arguments
+        if model.is_regression or not self.has_labels:
+            what = (
+                "a report is about classes" if model.is_regression else "no labels that the model could know"
+            )
+            raise OdmError(f"{shown_name(arguments.test_file)}: {what}")
+        labels, places = (np.concatenate([part[k] for part in self.kept]) for k in (0, 1))
+        scores = None
+        if all(part[2] is not None for part in self.kept):
+            scores = np.concatenate([part[2].reshape(len(part[1]), -1) for part in self.kept])
+            scores = scores if arguments.b == "1" else class_scores(model.scheme, scores, model.n_classes)
+        found = classification_report(model.labels, labels, places, scores)
+        if arguments.json is not None:
+            import json
+
+            with open_output(arguments.json, text=True) as stream:
+                print(json.dumps(found, indent=2), file=stream)
+        if arguments.report:
+            yield from report_lines(found)
 
     def errors(self) -> Iterator[str]:
         """LIBSVM's lines for regression, and how many intervals hold their target."""
@@ -208,8 +286,11 @@ def make_parser() -> ToolParser:
         "the model must come from odm-train --coverage 1",
         type=coverage,
     )
+    parser.option("--report", "print precision, recall, F1 and AUC of every class, too")
+    parser.option("--json FILE", "write these, and the confusion matrix, as JSON; - is stdout")
     parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
     parser.option("-q --quiet", "do not print the accuracy")
+    add_table_options(parser, one_hot=False)
     for name in ("test_file", "model_file", "output_file"):
         parser.add_argument(name)
     return parser
@@ -220,6 +301,21 @@ def coverage(text: str) -> float:
     if not 0 < value < 1:
         raise ValueError(f"expected a number above 0 and below 1, found '{text}'")
     return value
+
+
+def row_parts(arguments: argparse.Namespace, model: Model) -> Iterator[tuple[Dataset, NDArray | None]]:
+    """The test rows and their labels, part by part; a table is read whole, and may have no labels."""
+    if is_table(arguments, arguments.test_file):
+        table = read_test_table(arguments, arguments.test_file, model)
+        return iter([(table.rows, table.labels)])
+    return RowsForModels(arguments.test_file, arguments.threads).parts(model)
+
+
+def no_labels(model: Model, n_rows: int) -> NDArray:
+    """Labels that no model knows."""
+    import numpy as np
+
+    return np.full(n_rows, np.nan if model.labels.dtype.kind in "fiub" else "")
 
 
 class RowsForModels:
@@ -278,6 +374,16 @@ def names_of(model: Model) -> list[str]:
     from odmlib.data.labels import python_label
 
     return [one_line(str(python_label(label))) for label in model.labels]
+
+
+def report_lines(found: dict[str, Any]) -> Iterator[str]:
+    """A table for people; a dash where nothing can be said."""
+    names = ("precision", "recall", "f1", "auc")
+    width = max(5, *(len(one_line(str(one["label"]))) for one in found["classes"]))
+    yield f"{'class':>{width}}" + "".join(f"{name:>11}" for name in (*names, "rows"))
+    for one in [*found["classes"], found["mean"] | {"label": "mean", "rows": found["rows"]}]:
+        numbers = (f"{'-':>11}" if one[name] is None else f"{one[name]:11.4f}" for name in names)
+        yield f"{one_line(str(one['label'])):>{width}}" + "".join(numbers) + f"{one['rows']:11d}"
 
 
 main = partial(run_tool, PROGRAM, run)

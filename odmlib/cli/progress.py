@@ -1,4 +1,4 @@
-"""ProgressLine: one line on a terminal, rewritten while a solver works."""
+"""ProgressLine: one line on a terminal, rewritten while a solver works; in a file a line every 10 s."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from odmlib.solvers.control import Progress
 
 REFRESH_SECONDS = 0.1  # faster is not read, only flickers
+LOG_SECONDS = 10.0  # where lines stay: in a log file, a notebook, a batch system
 
 
 class ProgressLine:
-    """A callback for `Control`: shows each report on `stream` if that is a terminal, else does nothing.
+    """A callback for `Control`: shows each report on `stream`, rewriting one line if that is a terminal, else
+    a line every ten seconds, so that a long run is seen to work.
 
     Use it as a context manager, so that the line is gone before anything else is said:
 
@@ -23,20 +25,25 @@ class ProgressLine:
             train(X, y, callback=progress)
     """
 
-    def __init__(self, stream: TextIO | None, clock: Callable[[], float] = time.monotonic):
-        self._stream = stream if stream is not None and stream.isatty() else None
+    def __init__(self, stream: TextIO | None, program: str = "", clock: Callable[[], float] = time.monotonic):
+        self._stream, self._clock = stream, clock
+        self._start = f"{program}: " if program else ""
+        self._rewrites = stream is not None and stream.isatty()
         self._shown = 0  # characters on the line now
-        self._clock, self._due = clock, 0.0
+        self._due = 0.0 if self._rewrites else clock() + LOG_SECONDS
 
     def __call__(self, progress: Progress) -> None:
-        if self._stream is not None:
-            self.show(lambda: describe(progress))
+        self.show(lambda: describe(progress))
 
     def show(self, text: Callable[[], str]) -> None:
-        """Rewrite the line, unless that was just done."""
-        if self._stream is not None and (now := self._clock()) >= self._due:
-            self._due = now + REFRESH_SECONDS
+        """Write the line, unless that was just done."""
+        if self._stream is None or (now := self._clock()) < self._due:
+            return
+        self._due = now + (REFRESH_SECONDS if self._rewrites else LOG_SECONDS)
+        if self._rewrites:
             self._rewrite(text())
+        else:
+            self._write(f"{self._start}{text()}\n")
 
     def clear(self) -> None:
         if self._shown:
@@ -53,12 +60,17 @@ class ProgressLine:
             return
         text = text[: _columns(self._stream) - 1]  # a full line would wrap and scroll
         padding = " " * (self._shown - len(text))
+        self._write("\r" + text + padding + ("\r" if not text else ""))
+        self._shown = len(text)
+
+    def _write(self, text: str) -> None:
+        if self._stream is None:
+            return
         try:
-            self._stream.write("\r" + text + padding + ("\r" if not text else ""))
+            self._stream.write(text)
             self._stream.flush()
         except OSError:  # the terminal went away: work on without it
             self._stream = None
-        self._shown = len(text)
 
 
 def describe(progress: Progress) -> str:

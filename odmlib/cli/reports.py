@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from odmlib._version import __version__
 from odmlib.cli.common import say, shown_name, warn
-from odmlib.errors import OdmError, ParameterError
+from odmlib.errors import OdmError, ParameterError, shell_words
 
 if TYPE_CHECKING:
     from odmlib.data.problem import Problem
@@ -40,6 +40,27 @@ def describe_problem(problem: Problem) -> str:
     if problem.one_class:
         return f"{rows.n_rows} rows, {rows.n_features} features, {rows.n_nonzeros} nonzeros, one class"
     return describe_data(problem.labels, rows.n_rows, rows.n_features, rows.n_nonzeros, problem.n_unlabeled)
+
+
+def tell_of_data(
+    program: str, problem: Problem, options: TrainOptions, arguments: argparse.Namespace
+) -> None:
+    """What was read, and what its user may want to know before the work begins."""
+    from odmlib.cli.training import given_options
+    from odmlib.data.advice import targets_message, training_hints
+    from odmlib.options import without_effect
+
+    tell = teller(arguments, program)
+    tell(describe_problem(problem))
+    if column := getattr(arguments, "label_column", None):
+        tell(f"labels are those of {column}")
+    if (message := targets_message(problem)) is not None:
+        warn(program, message)
+    if not arguments.quiet:
+        for note in without_effect(options, given_options(arguments)):
+            tell(f"note: {shell_words(note)}")
+        for hint in training_hints(problem, options.kernel, shown_name(arguments.training_set_file)):
+            tell(f"hint: {hint}")
 
 
 def warn_of_many_folds(program: str, folds: int, problem: Problem) -> None:

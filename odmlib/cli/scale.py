@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from odmlib.cli.common import refuse_overwriting, run_tool, warn
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
+from odmlib.cli.tables import add_table_options, is_table, read_training_table
+from odmlib.errors import OdmError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,12 +46,26 @@ def scale(argv: Sequence[str], target: str = "-") -> int:
     # numpy and the compiled parts are slow to load: only once the command line makes sense
     from odmlib.data.files import open_output
     from odmlib.data.reading import read_dataset
-    from odmlib.data.scaling import Scaling
+    from odmlib.data.scaling import Scaling, unit_rows
     from odmlib.data.writing import format_rows
 
     def read_data() -> tuple[Dataset, NDArray[np.float64]]:
+        if is_table(options, options.data_file):
+            table = read_training_table(options, options.data_file)
+            if table.labels is None or table.labels.dtype.kind != "f":
+                raise OdmError(
+                    f"{options.data_file}: {table.label_name} holds text; the output needs numbers"
+                )
+            return table.rows, table.labels
         return read_dataset(options.data_file, zero_based=options.zero_based, threads=options.threads)
 
+    if options.norm is not None:
+        dataset, labels = read_data()
+        with open_output(target) as stream:
+            for part in row_parts(dataset):
+                block = unit_rows(dataset.part(part.start, part.stop), options.norm)
+                stream.write(format_rows(block, labels[part], options.zero_based))
+        return 0
     if options.restore is not None:
         # before the data: a fault in this small file should not wait for a large one
         scaling = Scaling.read(options.restore, options.zero_based)
@@ -86,10 +102,20 @@ def make_parser() -> ToolParser:
     parser.option("-y --target LOWER UPPER", target, type=number)
     parser.option("-s --save FILE", "save the ranges to FILE")
     parser.option("-r --restore FILE", "take the ranges from FILE; - is stdin")
+    norm = "divide each row by its length instead: l1, l2 (Euclid's) or max; good for word counts"
+    parser.option("--norm NORM", norm, choices=("l1", "l2", "max"))
     parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
     parser.option("--zero-based", "indices count from 0, in the data and in the range file")
     parser.option("-q --quiet", "no warnings")
+    add_table_options(parser)
     return parser
+
+
+def row_parts(dataset: Dataset, most: int = 1 << 20) -> Iterator[slice]:
+    """Some rows at a time: about so many values."""
+    step = max(1, most * max(1, dataset.n_rows) // max(1, dataset.n_nonzeros))
+    for first in range(0, dataset.n_rows, step):
+        yield slice(first, min(first + step, dataset.n_rows))
 
 
 def feature_ends(options: argparse.Namespace) -> tuple[float, float]:
@@ -99,6 +125,18 @@ def feature_ends(options: argparse.Namespace) -> tuple[float, float]:
 
 def check(options: argparse.Namespace) -> None:
     """What no single option can tell."""
+    if options.norm is not None:
+        for name, flag in (
+            ("lower", "-l"),
+            ("upper", "-u"),
+            ("target", "-y"),
+            ("save", "-s"),
+            ("restore", "-r"),
+        ):
+            if getattr(options, name) is not None:
+                raise UsageError(
+                    f"--norm scales each row by itself: {flag}, about features, has no meaning here"
+                )
     if options.save is not None and options.restore is not None:
         raise UsageError("-s and -r cannot be used together: ranges are either made or taken")
     for lower, upper, flags in [(*feature_ends(options), "-l and -u"), (*(options.target or (0, 1)), "-y")]:

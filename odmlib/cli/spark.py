@@ -71,7 +71,7 @@ def train_on_spark(arguments: argparse.Namespace, options: TrainOptions, progres
         try:
             return train_blocks(blocks, options, files=True)
         except ParameterError as error:
-            told = str(error)  # faults of the text know their file
+            told = error.shell  # faults of the text know their file
             raise OdmError(told if name in told else f"{name}: {told}") from None
 
 

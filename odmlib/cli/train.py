@@ -15,7 +15,14 @@ from odmlib.cli import reports
 from odmlib.cli.common import refuse_overwriting, run_tool, warn
 from odmlib.cli.parser import ToolParser, UsageError
 from odmlib.cli.progress import ProgressLine
-from odmlib.cli.training import add_training_options, as_in_file, checked_options, read_problem
+from odmlib.cli.training import (
+    OUTPUT,
+    add_training_options,
+    as_in_file,
+    checked_options,
+    own_group,
+    read_problem,
+)
 from odmlib.names import SEMI_SUPERVISED_MACHINES
 from odmlib.values import read_whole
 
@@ -25,9 +32,10 @@ if TYPE_CHECKING:
     from odmlib.options import TrainOptions
 
 PROGRAM = "odm-train"
+WORK = "what to do"
 
 DESCRIPTION = """\
-Train an optimal margin distribution machine on data in LIBSVM format.
+Train an optimal margin distribution machine on data in LIBSVM format, or on a table (CSV).
 training_set_file may be - (standard input) and may be packed with gzip, bzip2 or xz;
 model_file defaults to the name of the training file + .model, in this directory; a name that ends
 in .npz gets a binary model, which loads faster.
@@ -67,26 +75,31 @@ def make_parser() -> ToolParser:
     usage = "[options] training_set_file [model_file]"
     parser = ToolParser(PROGRAM, usage, DESCRIPTION, EXAMPLES, help_flags="--help")
     add_training_options(parser)
-    parser.option("-v N", "N-fold cross-validation; writes no model", type=read_whole)
+    parser.option("-v N", "N-fold cross-validation; writes no model", type=read_whole, group=WORK)
     parser.option(
         "-C --search",
         "search C and gamma where they are not given, by cross-validation (-v, default 5) or --loo; "
         "a model of the best is written only if named; odm-grid does more",
+        group=WORK,
     )
     left_out = "leave-one-out accuracy from one fit, and a proven bound; a model is written only if named"
-    parser.option("--loo", left_out)
-    parser.option("--json FILE", "write a machine-readable report of the run")
-    parser.option("--report FILE", "write a report of the run as one HTML page")
-    parser.option("--test FILE", "test rows: prints the accuracy on them, and --report shows them")
-    parser.option("--compare MODEL,...", "models that --report shows beside this one, on the same rows")
-    parser.option("--margins FILE", "write the margin of every training row, one per line")
-    parser.option("--assigned FILE", "ssodm: write the label found for every unlabeled row, one per line")
+    parser.option("--loo", left_out, group=WORK)
+    parser.option("--json FILE", "write a machine-readable report of the run", group=OUTPUT)
+    parser.option("--report FILE", "write a report of the run as one HTML page", group=OUTPUT)
+    test = "test rows: prints the accuracy on them, and --report shows them"
+    parser.option("--test FILE", test, group=OUTPUT)
+    compare = "models that --report shows beside this one, on the same rows"
+    parser.option("--compare MODEL,...", compare, group=OUTPUT)
+    parser.option("--margins FILE", "write the margin of every training row, one per line", group=OUTPUT)
+    assigned = "ssodm: write the label found for every unlabeled row, one per line"
+    parser.option("--assigned FILE", assigned, group=own_group("ssodm"))
     parser.option(
         "--spark MASTER",
         "sodm: train on the Spark cluster of this master (local[2], spark://host:7077, yarn); "
         "training_set_file may be a directory of files, or an address (hdfs://...)",
+        group=own_group("sodm"),
     )
-    parser.option("-q --quiet", "say nothing but warnings and results")
+    parser.option("-q --quiet", "say nothing but warnings and results", group=OUTPUT)
     parser.add_argument("training_set_file")
     parser.add_argument("model_file", nargs="?")
     return parser
@@ -125,8 +138,10 @@ def check_files(arguments: argparse.Namespace) -> None:
             if output is not None:
                 raise UsageError(message)
         return
-    if arguments.search and arguments.model_file is None and arguments.margins is not None:
-        raise UsageError("--margins are those of a model; -C makes one only if a model file is named")
+    if arguments.search and arguments.model_file is None:
+        for flag in ("margins", "report", "assigned"):
+            if getattr(arguments, flag) is not None:
+                raise UsageError(f"--{flag} is about a model; -C makes one only if a model file is named")
     if arguments.model_file is None and not (arguments.loo or arguments.search):  # which may want no model
         if arguments.training_set_file == "-":
             raise UsageError("name a model file when the training set comes from standard input")
@@ -162,7 +177,7 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         if arguments.spark is None:
             problem, serials, n_columns = read_problem(arguments, options)
             read_seconds = time.perf_counter() - started
-            tell(reports.describe_problem(problem))
+            reports.tell_of_data(PROGRAM, problem, options, arguments)
         if arguments.search and problem is not None:
             from odmlib.cli.grid import short_search
 
@@ -209,7 +224,7 @@ def learn(arguments: argparse.Namespace, options: TrainOptions, problem: Problem
     from odmlib.selection.training import train_model
     from odmlib.solvers.trace import Trace
 
-    with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
+    with ProgressLine(None if arguments.quiet else sys.stderr, PROGRAM) as progress:
         trace = Trace(progress)
         traced = options.but(callback=trace)
         if problem is not None:
@@ -256,10 +271,10 @@ def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
         started = time.perf_counter()
         problem, _, _ = read_problem(arguments, options)
         read_seconds = time.perf_counter() - started
-        reports.teller(arguments, PROGRAM)(reports.describe_problem(problem))
+        reports.tell_of_data(PROGRAM, problem, options, arguments)
         reports.warn_of_many_folds(PROGRAM, arguments.v, problem)
         started = time.perf_counter()
-        with ProgressLine(None if arguments.quiet else sys.stderr) as progress:
+        with ProgressLine(None if arguments.quiet else sys.stderr, PROGRAM) as progress:
             how = cross_validate if problem.targets is None else cross_validate_targets
             result = how(problem, options.but(callback=progress), arguments.v)
         if result.unfinished:

@@ -10,33 +10,76 @@ from typing import TYPE_CHECKING, Any
 
 from odmlib.cli.common import bad_values_as_usage, shown_name
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
+from odmlib.cli.tables import add_table_options, is_table, read_training_table
 from odmlib.errors import OdmError, ParameterError
 from odmlib.machines.declarations import DECLARATIONS
 from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions, option_fields
+from odmlib.values import Choice
 
 if TYPE_CHECKING:
     from odmlib._core.arrays import Floats, Places
     from odmlib.data.problem import Problem
     from odmlib.model.model import Model
 
+BALANCED = "balanced"
+DATA, OUTPUT = "data", "output"
+GROUPS = {  # of the options that machines share; the others are about the machine
+    "kernel": ("kernel", "degree", "gamma", "coef0"),
+    "solver": ("tol", "cache_mb", "shrinking", "solver", "threads", "seed", "max_iter", "time_limit", "init"),
+}
+SOLVER_NAMES = tuple(
+    dict.fromkeys(
+        name for one in DECLARATIONS.values() for kind in (one.linear, one.kernel) for name in kind.names
+    )
+)
 DATA_FLAGS = ("-w", "-W", "--weights", "--features", "--zero-based")
 
 
-def add_training_options(parser: ToolParser, without: Sequence[str] = ()) -> None:
+def add_training_options(parser: ToolParser, without: Sequence[str] = (), tables: bool = True) -> None:
     """The options of TrainOptions, and those of the data; for every tool that trains."""
+    parser.option(
+        "-w LABEL W",
+        "-wLABEL W: weight of a class, repeatable; -w balanced: all classes weigh the same",
+        type=label_or_balanced,
+        group=DATA,
+        action="append",
+        single=BALANCED,
+    )
+    parser.option("-W --weights FILE", "row weights, one number per line", group=DATA)
+    parser.option("--features N", "number of features", type=positive_whole_number, group=DATA)
+    parser.option("--zero-based", "feature indices in the file count from 0", group=DATA)
+    if tables:
+        add_table_options(parser)
     for option in option_fields():
         usage = option.metadata["usage"]
         if not usage or option.name in without:
             continue
-        details: dict[str, Any] = {"type": option.metadata["kind"].read}
+        kind = option.metadata["kind"]
+        details: dict[str, Any] = {"type": kind.read, "group": group_of(option.name)}
+        if option.name == "solver":
+            details["values"] = SOLVER_NAMES
+        elif isinstance(kind, Choice):
+            details["values"] = kind.names
         if usage.startswith("-h "):  # LIBSVM's shrinking; a bare -h asks for help
-            details = {"alone": "--help", "choices": ("0", "1")}
+            details |= {"alone": "--help", "choices": ("0", "1")}
+            del details["type"]
         parser.option(usage, with_default(option), dest=option.name, **details)
-    parser.option("-w LABEL W", "-wLABEL W: weight of a class, repeatable", type=number, action="append")
-    parser.option("-W --weights FILE", "row weights, one number per line")
-    parser.option("--features N", "number of features", type=positive_whole_number)
-    parser.option("--zero-based", "feature indices in the file count from 0")
+    for machine in DECLARATIONS.values():
+        if machine.options:
+            parser.fold(own_group(machine.name), machine.name)
+
+
+def group_of(name: str) -> str:
+    """The title in the help under which an option of TrainOptions stands."""
+    for machine in DECLARATIONS.values():
+        if name in machine.options:
+            return own_group(machine.name)
+    return next((title for title, names in GROUPS.items() if name in names), "machine")
+
+
+def own_group(machine: str) -> str:
+    return f"options of machine {machine}"
 
 
 def with_default(option: dataclasses.Field) -> str:
@@ -45,6 +88,10 @@ def with_default(option: dataclasses.Field) -> str:
         return text
     shown = int(option.default) if isinstance(option.default, bool) else option.default
     return f"{text} (default {shown:g})" if isinstance(shown, float) else f"{text} (default {shown})"
+
+
+def label_or_balanced(text: str) -> float | str:
+    return text if text == BALANCED else number(text)
 
 
 def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -57,7 +104,11 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
     if "shrinking" in given:
         given["shrinking"] = given["shrinking"] == "1"
     given = {own_name(name, given.get("machine")): value for name, value in given.items()}
-    if arguments.w:
+    if arguments.w and [BALANCED] in arguments.w:
+        if len(arguments.w) > 1:
+            raise UsageError("-w balanced gives every class its weight; -wLABEL W cannot stand beside it")
+        given["class_weight"] = BALANCED
+    elif arguments.w:
         from odmlib.data.labels import python_label
 
         given["class_weight"] = {python_label(label): weight for label, weight in arguments.w}
@@ -97,22 +148,31 @@ def read_problem(arguments: argparse.Namespace, options: TrainOptions) -> tuple[
         arguments.features,
         options.kernel == "precomputed",
     )
-    rows, labels = read_dataset(
-        path,
-        features=features + 1 if precomputed and features else features,  # column 0 holds the serials
-        zero_based=arguments.zero_based or precomputed,
-        threads=options.threads,
-    )
-    serials, n_columns = None, rows.n_features
+    columns, serials = None, None
+    if is_table(arguments, path):
+        if precomputed:
+            raise UsageError("a precomputed kernel is read in LIBSVM format, not from a table")
+        table = read_training_table(arguments, path)
+        rows, labels, columns = table.rows, table.labels, table.names
+        arguments.label_column = table.label_name
+    else:
+        rows, labels = read_dataset(
+            path,
+            features=features + 1 if precomputed and features else features,  # column 0 holds the serials
+            zero_based=arguments.zero_based or precomputed,
+            threads=options.threads,
+        )
+    n_columns = rows.n_features
     if precomputed:
         rows, serials, n_columns = training_matrix(rows, shown_name(path))
     weights = read_weights(arguments.weights, rows.n_rows) if arguments.weights else None
     try:
         problem = make_problem(rows, labels, options.but(sample_weight=weights))
+        problem.columns = columns
         problem.require_classes(options.machine)
         return problem, serials, n_columns
     except ParameterError as error:
-        raise OdmError(f"{shown_name(path)}: {error}") from None
+        raise OdmError(f"{shown_name(path)}: {error.shell}") from None
 
 
 def read_weights(path: str, n_rows: int) -> Floats:
@@ -126,7 +186,7 @@ def read_weights(path: str, n_rows: int) -> Floats:
     try:
         return check_sample_weights(weights, n_rows)
     except ParameterError as error:
-        raise OdmError(f"{shown_name(path)}: {error}") from None
+        raise OdmError(f"{shown_name(path)}: {error.shell}") from None
 
 
 def as_in_file(model: Model, zero_based: bool, serials: Places | None, n_columns: int) -> Model:

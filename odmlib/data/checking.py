@@ -7,10 +7,7 @@ breaks it, are the reader's own.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -18,6 +15,7 @@ from numpy.typing import NDArray
 
 from odmlib._core.arrays import Floats
 from odmlib.data._reader import PADDING, Fault, RowParser
+from odmlib.data.advice import TOO_MANY_LABELS, advice
 from odmlib.data.dataset import Dataset, sound_rows
 from odmlib.data.faults import describe, token_at
 from odmlib.data.files import Source, open_input
@@ -32,13 +30,6 @@ AFTER_FAULT_BYTES = 1 << 12  # read with care behind a fault: the next may be ne
 LABEL_OR_VALUE = (
     Fault.BAD_LABEL, Fault.INFINITE_LABEL, Fault.INEXACT_LABEL, Fault.BAD_VALUE, Fault.INFINITE_VALUE,
 )  # fmt: skip
-
-WIDE_RANGE = 10.0  # values beyond: worth scaling
-UNEVEN_RANGES = 1000.0  # ratio of the widest feature to the narrowest one: worth scaling
-RARE_CLASS = 0.1  # part of the rows
-MANY_ROWS = 50_000  # kernels begin to cost minutes
-WIDE_DATA = 5_000  # features, beyond which linear machines are usually as good
-TOO_MANY_LABELS = 100  # as classes, if most stand once or twice
 
 
 @dataclass(frozen=True)
@@ -106,7 +97,7 @@ def check_data(
         return check
     check.statistics = statistics(rows, labels, zero_based)
     check.statistics["lines_without_row"] = check.n_lines - check.n_faulty_lines - rows.n_rows
-    check.advice = list(_advice(check.statistics, check.name))
+    check.advice = list(advice(check.statistics, check.name))
     return check
 
 
@@ -270,74 +261,3 @@ def _row_numbers(rows: Dataset) -> NDArray[np.uint64]:
             mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
         sums = np.concatenate([[np.uint64(0)], np.cumsum(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)])
         return sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
-
-
-# ---------------------------------------------------------------------------------------- advice
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things in words.
-
-    >>> counted(1, "row"), counted(2, "row")
-    ('1 row', '2 rows')
-    """
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def _advice(found: dict[str, Any], name: str) -> Iterator[str]:
-    low, high, rows = found["lowest"], found["highest"], found["rows"]
-    file = "FILE" if name.startswith("<") else quote(name)
-    made = "FILE" if name.startswith("<") else quote(os.path.basename(name))
-    zeros = " -l 0" if found["density"] < 0.5 else ""
-    scale = f"scale first (odm-scale{zeros} -s {made}.range {file} > {made}.scaled)"
-    if max(-low, high) > WIDE_RANGE:
-        yield f"features range from {_shown(low)} to {_shown(high)}: {scale}"
-    elif found["widest_range"] > UNEVEN_RANGES * found["narrowest_range"]:
-        low, high = found["narrowest_range"], found["widest_range"]
-        yield f"features have ranges from {low:.2g} to {high:.2g} wide: {scale}"
-    if found["classes"] == 1:
-        yield f"all rows have the label {next(iter(found['class_counts']))}: training needs two classes"
-    elif found["classes"] > TOO_MANY_LABELS and found["classes"] > rows / 3:
-        yield f"{found['classes']} different labels: are these targets of a regression? odm-train classifies"
-    else:
-        yield from _class_advice(found)
-    if not found["whole_labels"]:
-        yield "labels are not whole numbers: kept here, but LIBSVM and LIBLINEAR cut them to whole ones"
-    if found["constant_features"]:
-        constant = counted(found["constant_features"], "feature")
-        yield f"{constant} without any change: odm-scale leaves such out"
-    if found["unavoidable_errors"]:
-        yield (
-            f"rows of the same features have different labels: any machine errs on at least "
-            f"{counted(found['unavoidable_errors'], 'row')} ({100 * found['unavoidable_errors'] / rows:.2g}%)"
-        )
-    if found["duplicate_rows"] > rows / 10:
-        yield (
-            f"{found['duplicate_rows']} rows repeat others: cross-validation tests on copies of training rows"
-        )
-    if found["empty_rows"]:
-        yield f"{counted(found['empty_rows'], 'row')} with nothing but zeros"
-    if found["features"] > WIDE_DATA and found["density"] < 0.1:
-        yield f"{found['features']} sparse features: a linear machine (-t linear) is usually as good and fast"
-    elif rows > MANY_ROWS:
-        yield f"{rows} rows: try a linear machine first (-t linear), or a part of the rows (odm-subset)"
-    if found.get("lines_without_row"):
-        others = counted(found["lines_without_row"], "line")
-        yield f"{others} blank or with a comment only: LIBSVM's programs refuse such files"
-
-
-def _class_advice(found: dict[str, Any]) -> Iterator[str]:
-    part = found["smallest_class"] / found["rows"]
-    label = min(found["class_counts"], key=lambda key: found["class_counts"][key])
-    if found["smallest_class"] == 1:
-        yield f"label {label} stands once: no cross-validation can test it"
-    elif part < RARE_CLASS / max(1, found["classes"] - 1):
-        weight = found["largest_class"] / found["smallest_class"]
-        yield (
-            f"label {label} has {found['smallest_class']} of {found['rows']} rows ({100 * part:.2g}%): "
-            f"accuracy says little about it; a weight may help (-w{label} {weight:.2g})"
-        )
-
-
-def _shown(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 and abs(value) < 1e15 else f"{value:g}"

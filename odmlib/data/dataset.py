@@ -19,6 +19,7 @@ from odmlib._core.arrays import Columns, Floats, Places, gathered
 from odmlib._core.vectors import inner, squared_norms
 from odmlib.data._border import all_finite, copied_columns
 from odmlib.errors import ParameterError
+from odmlib.values import shown_value
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -263,6 +264,16 @@ class Dataset:
         return (deviations + (entries - self.n_nonzeros) * mean * mean) / entries
 
 
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """The names of a frame's or an Arrow table's columns; None unless all are different texts."""
+    names = getattr(X, "column_names", None) or getattr(X, "columns", None)
+    if names is None or callable(names) or len(getattr(X, "shape", ())) != 2:
+        return None
+    listed = tuple(names)
+    named = bool(listed) and all(isinstance(name, str) for name in listed)
+    return listed if named and len(set(listed)) == len(listed) else None
+
+
 def sound_rows(indptr: Places, indices: Columns, values: Floats, n_features: int) -> Dataset:
     """A Dataset of arrays that keep its promises by the way they were made: nothing is checked or copied."""
     rows = Dataset.__new__(Dataset)
@@ -349,7 +360,7 @@ def checked_width(given: Any, name: str) -> int:
     try:
         width = operator.index(given)
     except TypeError:
-        raise ParameterError(f"{name} must be a whole number, found {given!r}") from None
+        raise ParameterError(f"{name} must be a whole number, found {shown_value(given)}") from None
     if not 0 <= width <= MAX_FEATURES:
         raise ParameterError(f"{name} must be from 0 to {MAX_FEATURES}, found {width}")
     return width

@@ -20,6 +20,10 @@ PLAIN = {
     Fault.COMMENT: "expected the end of the line, found a comment",
 }
 
+MODEL_WORDS = (b"odmlib", b"svm_type", b"solver_type")  # at the start of model files
+
+CSV_HINT = "a CSV table? --csv and odmlib.read_table read one"
+
 _TOKEN = re.compile(rb"[^ \t\n#]*")
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
@@ -79,11 +83,22 @@ def _oddities(token: bytes) -> str:
 def _bad_label(token: bytes, found: str) -> str:
     if _NOT_FINITE.fullmatch(token.decode("latin-1")):
         return f"expected a finite number, {found}"
+    if token in MODEL_WORDS:
+        return f"expected a number as label, {found} (this looks like a model file, not data)"
     if re.match(rb"\d+:", token):
         return f"expected a label before the first index:value, {found}"
     if re.fullmatch(rb"[-+.\deE]+(,[-+.\deE]+)+", token):
-        return f"expected one label, {found} (rows with several labels are not supported)"
+        return f"expected one label, {found} ({CSV_HINT}; rows with several labels are not supported)"
+    if re.search(rb"[,;]", token):
+        return f"expected a number as label, {found} ({CSV_HINT})"
     return f"expected a number as label, {found}{_oddities(token)}"
+
+
+def header_hint(fault: int, token: bytes) -> str:
+    """A hint for a name in the first line of a file."""
+    known = token in MODEL_WORDS or _NOT_FINITE.fullmatch(token.decode("latin-1"))
+    is_name = fault == Fault.BAD_LABEL and not known and re.fullmatch(rb"[\"']?[A-Za-z]\w+[\"']?", token)
+    return " (a header? --csv and odmlib.read_table read tables with one)" if is_name else ""
 
 
 def _bad_item(token: bytes, found: str) -> str:
@@ -93,6 +108,8 @@ def _bad_item(token: bytes, found: str) -> str:
         return f"expected an index that is not negative, {found}"
     if re.match(rb"[-+.\deE]+:", token):
         return f"expected a whole number as index, {found}"
+    if re.fullmatch(rb"[-+.\deE]+", token):
+        return f"{_item(found)} ({CSV_HINT})"
     return _item(found) + _oddities(token)
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.arrays import Codes, Floats
-from odmlib.data.dataset import Dataset
+from odmlib.data.dataset import Dataset, column_names
 from odmlib.data.labels import python_label, show_labels
 from odmlib.errors import ParameterError
+from odmlib.values import shown_value
 
 
 @dataclass(eq=False)
@@ -29,6 +30,7 @@ class Problem:
     class_weights: Floats
     targets: Floats | None = None  # of regression, which has no labels: rows x outputs
     one_class: bool = False  # novelty detection: all rows are trained on as +1, whatever their labels
+    columns: tuple[str, ...] | None = None  # names of the features, where they have any
 
     @property
     def weights(self) -> Floats:
@@ -64,7 +66,8 @@ class Problem:
         if rows.n_rows == 0:
             raise ParameterError("X has no rows; at least two, of different classes, are needed")
         sample_weights = check_sample_weights(sample_weight, rows.n_rows)
-        return cls(rows, codes, labels, sample_weights, class_weights(class_weight, labels, codes))
+        weights = class_weights(class_weight, labels, codes)
+        return cls(rows, codes, labels, sample_weights, weights, columns=column_names(X))
 
     @classmethod
     def from_targets(cls, X: Any, y: Any, sample_weight: Any = None) -> Problem:
@@ -77,7 +80,7 @@ class Problem:
             raise ParameterError("X has no rows; at least one is needed")
         weights = check_sample_weights(sample_weight, rows.n_rows)
         codes = np.zeros(rows.n_rows, dtype=np.int64)
-        return cls(rows, codes, np.empty(0), weights, np.empty(0), targets)
+        return cls(rows, codes, np.empty(0), weights, np.empty(0), targets, columns=column_names(X))
 
     @classmethod
     def of_one_class(cls, X: Any, y: Any = None, sample_weight: Any = None) -> Problem:
@@ -91,7 +94,8 @@ class Problem:
             raise ParameterError(f"X has {rows.n_rows} rows; novelty detection needs two or more")
         weights = check_sample_weights(sample_weight, rows.n_rows)
         labels = np.array([1, -1])
-        return cls(rows, novel.astype(np.int64), labels, weights, np.ones(2), one_class=True)
+        columns = column_names(X)
+        return cls(rows, novel.astype(np.int64), labels, weights, np.ones(2), one_class=True, columns=columns)
 
     def take(self, rows: Codes) -> Problem:
         """The problem on some of its rows; every label stays known."""
@@ -202,7 +206,7 @@ def _label_array(y: Any) -> NDArray:
 def _check_object_labels(array: NDArray) -> None:
     for place, label in enumerate(array):
         if label is None or (isinstance(label, float) and not np.isfinite(label)):
-            raise ParameterError(f"y[{place}] is {label!r}; every label must be given and finite")
+            raise ParameterError(f"y[{place}] is {shown_value(label)}; every label must be given and finite")
         if not isinstance(label, (str, bytes, bool, int, float, np.generic)):
             raise ParameterError(
                 f"y[{place}] is of type {type(label).__name__}, expected a string or a number"
@@ -254,7 +258,7 @@ def class_weights(wish: Mapping | str | None, labels: NDArray, codes: Codes) -> 
         return weights
     if isinstance(wish, str):
         if wish != "balanced":
-            raise ParameterError(f"class_weight must be 'balanced' or a mapping, found {wish!r}")
+            raise ParameterError(f"class_weight must be 'balanced' or a mapping, found {shown_value(wish)}")
         counts = np.bincount(codes[codes >= 0], minlength=len(labels))
         return counts.sum() / (len(labels) * counts)
     if not isinstance(wish, Mapping):

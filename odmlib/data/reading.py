@@ -13,7 +13,7 @@ import numpy as np
 from odmlib._core.arrays import Columns, Floats, Places
 from odmlib.data._reader import PADDING, RowParser
 from odmlib.data.dataset import MAX_FEATURES, Dataset, checked_width, sound_rows
-from odmlib.data.faults import describe, token_at
+from odmlib.data.faults import describe, header_hint, token_at
 from odmlib.data.files import Source, open_input
 from odmlib.errors import DataFormatError, FileFormatError
 from odmlib.threads import resolve_threads
@@ -179,7 +179,9 @@ def _feed(
         code, place, previous = fault
         line = first_line + block.count(b"\n", begin, place)
         column = place + 1 - max(begin, block.rfind(b"\n", begin, place) + 1)
-        message = describe(code, token_at(block, place), previous, features, zero_based)
+        token = token_at(block, place)
+        message = describe(code, token, previous, features, zero_based)
+        message += header_hint(code, token) if line == 1 else ""
         raise error(message, name, line, column)
 
 

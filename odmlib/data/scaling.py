@@ -37,6 +37,7 @@ from odmlib.data.files import Source, Target
 from odmlib.data.labels import format_label
 from odmlib.data.range_file import TargetRange, read_range_file, write_range_file
 from odmlib.errors import ParameterError
+from odmlib.values import shown_value
 
 MAX_FILLED = 2**31  # absent entries made non-zero: some 40 GB of text, never what was meant
 BLOCK_ENTRIES = 2**18  # a few megabytes of text at a time
@@ -252,3 +253,25 @@ def _image(values: Floats, minimum: Any, maximum: Any, lower: float, upper: floa
     """The map at the head of this file, in the same order of operations as the compiled one."""
     line = lower + (upper - lower) * (values - minimum) / (maximum - minimum)
     return np.where(values == minimum, lower, np.where(values == maximum, upper, line))
+
+
+NORMS = ("l1", "l2", "max")
+
+
+def unit_rows(rows: Dataset, norm: str) -> Dataset:
+    """Every row divided by its length: the sum of sizes (l1), Euclid's (l2), or the largest size (max).
+
+    Rows of zeros stay as they are.
+    """
+    if norm not in NORMS:
+        raise ParameterError(f"norm must be one of {', '.join(NORMS)}, found {shown_value(norm)}")
+    of_each, sizes = rows.row_of_each(), np.abs(rows.values)
+    largest = np.zeros(rows.n_rows)
+    np.maximum.at(largest, of_each, sizes)
+    largest[largest == 0] = 1.0
+    relative = sizes / largest[of_each]  # sums of these cannot overflow
+    values = np.sign(rows.values) * relative
+    if norm != "max":
+        sums = np.bincount(of_each, relative if norm == "l1" else np.square(relative), minlength=rows.n_rows)
+        values /= (sums if norm == "l1" else np.sqrt(sums))[of_each] + (sums == 0)[of_each]
+    return sound_rows(rows.indptr, rows.indices, values, rows.n_features)

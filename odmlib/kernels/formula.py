@@ -19,10 +19,8 @@ import numpy as np
 
 from odmlib._core.arrays import Floats
 from odmlib.errors import ParameterError
-from odmlib.names import KERNELS
+from odmlib.names import KERNEL_NUMBERS, KERNELS
 from odmlib.parameters import MAX_DEGREE
-
-_USES = {"poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), "sigmoid": ("gamma", "coef0")}
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class KernelFormula:
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """The numbers this kernel uses, besides the bias."""
-        return _USES.get(self.name, ())
+        return KERNEL_NUMBERS[self.name]
 
     def bound(self, squared_norm: float) -> float:
         """No value between rows of at most this squared length is larger in size (infinity: overflow)."""

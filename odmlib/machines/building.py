@@ -58,6 +58,7 @@ def build_model(problem: Problem, options: TrainOptions, fitter: Fitter) -> Mode
         extras=dict(fit.extras),
         training_margins=fit.margins,
         assigned=None if fit.assigned is None else problem.labels[fit.assigned],
+        columns=None if options.kernel == "precomputed" else problem.columns,
     )
     with np.errstate(over="ignore", invalid="ignore"):  # check_numbers sees it
         model.report.update(_report(model, problem, options, fit, time.perf_counter() - started))

@@ -38,15 +38,38 @@ def fitter_of(machine: str) -> Fitter:
     return import_module(f"odmlib.machines.{machine}").fit
 
 
+# names that other libraries and LIBSVM's flags have for our options
+ELSEWHERE = {
+    "c": "C",
+    "cache_size": "cache_mb",
+    "dual": "solver ('dcd' works on the dual problem, 'newton' on the primal one)",
+    "verbose": "callback, which is called with the progress of training",
+    "n_jobs": "threads",
+    "random_state": "seed",
+    "eps": "tol",
+    "max_iterations": "max_iter",
+    "fit_intercept": "bias",
+    "intercept_scaling": "bias",
+    "decision_function_shape": "multiclass",
+    "multi_class": "multiclass",
+    "weight": "class_weight",
+    "weights": "sample_weight",
+    "loss": "machine",
+    "lambda": "lambda_",
+    "lam": "lambda_",
+}
+
+
 def make_settings(options: dict[str, Any]) -> TrainOptions:
     known = [option.name for option in option_fields()]
     for name in options:
         if name not in known:
             from difflib import get_close_matches
 
-            near = get_close_matches(name, known, n=1)
+            near = [repr(name) for name in get_close_matches(name, known, n=1)]
+            near = [ELSEWHERE[name]] if name in ELSEWHERE else near
             raise TypeError(
-                f"train() has no option {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+                f"train() has no option {name!r}" + (f"; did you mean {near[0]}?" if near else "")
             )
     return TrainOptions(**options)
 

@@ -11,14 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.arrays import Codes, Floats
-from odmlib.data.dataset import Dataset
+from odmlib.data.dataset import Dataset, column_names
+from odmlib.data.labels import show_labels
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
-from odmlib.model.functions import Function
+from odmlib.model.functions import Function, KernelFunction, LinearFunction
 from odmlib.model.schemes import margins_of, winners
+from odmlib.names import CONVERTED
 from odmlib.threads import resolve_threads
+from odmlib.values import shown_value
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from odmlib.data.files import Target
     from odmlib.model.evaluation import Evaluation
 
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 BLOCK_SCORES = 1 << 23  # outputs held at a time while predicting: 64 MB
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A trained machine.
 
@@ -50,6 +55,53 @@ class Model:
     lists: dict[str, tuple[float, ...]] = field(default_factory=dict)  #: LISTS in model/text_writer.py
     training_margins: Floats | None = None  #: of every training row; not part of the model file
     assigned: NDArray | None = None  #: labels found for the unlabeled rows, in their order; likewise
+    columns: tuple[str, ...] | None = None  #: names of the features, where the training data had any
+
+    def __repr__(self) -> str:
+        support = "" if self.n_support is None else f", {self.n_support} support vectors"
+        classes = f"{self.n_classes} classes" if self.n_classes > 2 else f"labels {show_labels(self.labels)}"
+        return (
+            f"<odmlib.Model {self.machine}, {self.formula.name} kernel, {self.n_features} features, {classes}"
+            f"{support}, {self.report.get('status', 'untrained')}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """A card for notebooks."""
+        from html import escape
+
+        left = "style='text-align:left'"
+        lines = "".join(
+            f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(value)}</td></tr>"
+            for name, value in self.summary()
+        )
+        return f"<table><caption>odmlib.Model</caption>{lines}</table>"
+
+    def summary(self) -> list[tuple[str, str]]:
+        """What the model is and how training went, as names and texts for people."""
+        found = [("machine", self.machine), ("kernel", self.formula.name)]
+        found += [
+            (name, value if isinstance(value, str) else f"{value:g}")
+            for name, value in self.parameters.items()
+        ]
+        found += [
+            ("labels", show_labels(self.labels)),
+            ("classes", f"{self.n_classes}" + ("" if self.scheme == "binary" else f", {self.scheme}")),
+            ("features", str(self.n_features)),
+        ]
+        if self.columns is not None:
+            found.append(("columns", show_labels(np.array(self.columns))))
+        if self.n_support is not None:
+            found.append(("support vectors", str(self.n_support)))
+        found.append(("probabilities", "yes" if "probability_slopes" in self.extras else "no"))
+        names = ("rows", "status", "solver", "iterations", "primal", "gap")
+        told = {"primal": "objective", "gap": "relative gap", "rows": "training rows"}
+        for name in names:
+            if (value := self.report.get(name)) is not None:
+                found.append((told.get(name, name), f"{value:g}" if isinstance(value, float) else str(value)))
+        for name in ("mean", "variance", "min"):
+            if (value := self.report.get("margin", {}).get(name)) is not None:
+                found.append((f"margin {name}", f"{value:g}"))
+        return found
 
     @property
     def n_classes(self) -> int:
@@ -107,8 +159,9 @@ class Model:
             yield part, self.function.scores(rows.part(part.start, part.stop), threads)
 
     def predict_proba(self, X: Any, threads: int | None = None) -> Floats:
-        """The probability of every label, in the order of `labels`, for every row; the largest belongs to the
-        predicted label. The model must have been trained with probability=True."""
+        """The probability of every label, in the order of `labels`, for every row. The largest belongs to
+        the predicted label, except in models of LIBSVM, which predicts the most probable label only where it
+        gives probabilities. The model must have been trained with probability=True."""
         self.require_probabilities()
         rows = self.fitting(X)
         result = np.empty((rows.n_rows, self.n_classes))
@@ -123,15 +176,15 @@ class Model:
         self.require_probabilities()
         slopes, offsets = (np.array(self.extras[f"probability_{name}"]) for name in ("slopes", "offsets"))
         scores = scores.reshape(-1, self.n_outputs)
-        places = self.positions_for(scores)
+        converted = self.report.get("status") == CONVERTED  # whose program predicts the most probable label
+        places = None if converted else self.positions_for(scores)
         return class_probabilities(self.scheme, scores, slopes, offsets, places, self.n_classes)
 
     def require_probabilities(self) -> None:
         """Raise ParameterError unless the model was trained with probability=True."""
         if "probability_slopes" not in self.extras:
-            raise ParameterError(
-                "the model holds no probabilities; train it with odm-train -b 1 (in Python: probability=True)"
-            )
+            none = "the model holds no probabilities; train it with"
+            raise ParameterError(f"{none} probability=True", shell=f"{none} odm-train -b 1")
 
     def p_values(self, X: Any, threads: int | None = None) -> Floats:
         """Novelty detection: of every row, the part of rows like the training rows that look as novel."""
@@ -237,7 +290,9 @@ class Model:
         codes = self.known_codes(given)
         unknown = np.flatnonzero(codes < 0)
         if len(unknown):
-            raise ParameterError(f"y[{unknown[0]}] is {given[unknown[0]]!r}, which the model does not know")
+            raise ParameterError(
+                f"y[{unknown[0]}] is {shown_value(given[unknown[0]])}, which the model does not know"
+            )
         return codes
 
     def known_codes(self, given: NDArray) -> Codes:
@@ -266,6 +321,36 @@ class Model:
 
         return b"".join(model_text(self))
 
+    def score(self, X: Any, y: Any, threads: int | None = None) -> float:
+        """The accuracy on these rows, 0 to 1; a label that the model does not know counts as wrong."""
+        given = np.asarray(y).ravel()
+        predicted = self.predict(X, threads)
+        if len(given) != len(predicted):
+            raise ParameterError(f"X has {len(predicted)} rows but y has {len(given)} labels")
+        return float(np.mean(predicted == given))
+
+    @property
+    def weights(self) -> Floats:
+        """The weight of every feature (features x outputs) of a linear machine, as a dense array.
+
+        The bias and the offsets are not part of it. Kernel machines have none: AttributeError.
+        """
+        if not isinstance(self.function, LinearFunction):
+            raise AttributeError(f"a machine with kernel {self.formula.name} has no weights of features")
+        weights = np.zeros((self.n_features, self.n_outputs))
+        weights[self.function.columns] = self.function.weights
+        return weights
+
+    @property
+    def support_vectors(self) -> csr_array:
+        """The support vectors of a kernel machine as a scipy.sparse.csr_array, one per row.
+
+        Linear machines and precomputed kernels keep none: AttributeError.
+        """
+        if not isinstance(self.function, KernelFunction):
+            raise AttributeError(f"a machine with kernel {self.formula.name} keeps no support vectors")
+        return self.function.vectors.to_scipy()
+
     @property
     def n_support(self) -> int | None:
         """Number of support vectors; None for a linear machine, which keeps none."""
@@ -274,6 +359,8 @@ class Model:
     def fitting(self, X: Any) -> Dataset:
         """X as rows of this model's width: narrower sparse rows are fine, wider ones are cut and told."""
         rows = Dataset.from_any(X)
+        if self.columns is not None and (names := column_names(X)) is not None:
+            self._check_columns(names)
         if rows.n_features == self.n_features:
             return rows
         sparse = isinstance(X, Dataset) or hasattr(X, "tocsr")
@@ -289,3 +376,20 @@ class Model:
                 stacklevel=4,
             )
         return rows.with_features(self.n_features)
+
+    def _check_columns(self, names: tuple[str, ...]) -> None:
+        """The columns of a frame must be those of training, in their order."""
+        known = self.columns or ()
+        if names == known:
+            return
+        missing, unknown = [name for name in known if name not in names], [n for n in names if n not in known]
+        if missing:
+            fault = f"lacks {show_labels(np.array(missing))}"
+        elif unknown:
+            fault = f"has also {show_labels(np.array(unknown))}"
+        else:
+            fault = "has them in another order"
+        raise ParameterError(
+            f"X must have the columns of the training data, {show_labels(np.array(known))}, but it {fault}; "
+            "X[list(model.columns)] selects them"
+        )

@@ -19,19 +19,27 @@ HAIR = 2.0**-40  # relative lead of the predicted label over those it shares wit
 PAIR_FLOOR = 1e-7  # of a pair's probability before coupling, as in LIBSVM
 COUPLING_STEPS = 100
 COUPLING_ENOUGH = 1e-10
+LIBSVM_ENOUGH = 0.005  # where LIBSVM ends: its labels depend on it
 COUPLING_VALUES = 1 << 22  # matrix entries held at a time: 32 MB
 LARGEST = 1e300  # beyond, sums of exponents would overflow
 
 
 def class_probabilities(
-    scheme: str, scores: Floats, slopes: Floats, offsets: Floats, predicted: Codes, n_classes: int
+    scheme: str, scores: Floats, slopes: Floats, offsets: Floats, predicted: Codes | None, n_classes: int
 ) -> Floats:
-    """P(class) for every row of scores (rows x outputs), with the largest at the predicted class."""
+    """P(class) for every row of scores (rows x outputs), with the largest at the predicted class.
+
+    `predicted` is None for a model of LIBSVM, which predicts the most probable class where it gives
+    probabilities: they stay as they are, from as many steps of coupling as LIBSVM makes.
+    """
     if scheme == "binary":
-        return agreeing(sigmoid_probabilities(scores[:, 0], slopes[0], offsets[0]), predicted)
-    if scheme == "ovo":
-        return agreeing(couple_pairs(sigmoid(_line(scores, slopes, offsets)), n_classes), predicted)
-    return agreeing(softmax_probabilities(scores, slopes, offsets), predicted)
+        found = sigmoid_probabilities(scores[:, 0], slopes[0], offsets[0])
+    elif scheme == "ovo":
+        enough = COUPLING_ENOUGH if predicted is not None else LIBSVM_ENOUGH
+        found = couple_pairs(sigmoid(_line(scores, slopes, offsets)), n_classes, enough)
+    else:
+        found = softmax_probabilities(scores, slopes, offsets)
+    return found if predicted is None else agreeing(found, predicted)
 
 
 def sigmoid_probabilities(scores: Floats, slope: float, offset: float) -> Floats:
@@ -46,17 +54,17 @@ def softmax_probabilities(scores: Floats, slopes: Floats | float, offsets: Float
     return p / p.sum(axis=1, keepdims=True)
 
 
-def couple_pairs(pairs: Floats, n_classes: int) -> Floats:
+def couple_pairs(pairs: Floats, n_classes: int, enough: float = COUPLING_ENOUGH) -> Floats:
     """Class probabilities from P(i | i or j), columns (0,1), (0,2), ..., (1,2), ... for every row.
 
     Minimises sum_ij (r_ji p_i - r_ij p_j)^2 over p on the simplex, by Wu, Lin and Weng's iteration.
     """
     step = max(1, COUPLING_VALUES // n_classes**2)
-    parts = [_coupled(pairs[begin : begin + step], n_classes) for begin in range(0, len(pairs), step)]
+    parts = [_coupled(pairs[begin : begin + step], n_classes, enough) for begin in range(0, len(pairs), step)]
     return np.concatenate(parts) if parts else np.empty((0, n_classes))
 
 
-def _coupled(pairs: Floats, k: int) -> Floats:
+def _coupled(pairs: Floats, k: int, enough: float) -> Floats:
     r = np.zeros((len(pairs), k, k))
     first, second = np.triu_indices(k, 1)
     kept = np.clip(pairs, PAIR_FLOOR, 1 - PAIR_FLOOR)
@@ -69,7 +77,7 @@ def _coupled(pairs: Floats, k: int) -> Floats:
         Q, p = matrices[going], result[going]
         Qp = np.einsum("nij,nj->ni", Q, p)
         pQp = np.einsum("ni,ni->n", p, Qp)
-        unfinished = np.abs(Qp - pQp[:, None]).max(axis=1) >= COUPLING_ENOUGH / k
+        unfinished = np.abs(Qp - pQp[:, None]).max(axis=1) >= enough / k
         if not unfinished.any():
             break
         going, Q, p, Qp, pQp = (part[unfinished] for part in (going, Q, p, Qp, pQp))

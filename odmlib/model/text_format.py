@@ -24,9 +24,9 @@ columns of coefficients, and as many offsets, though it has one output.
 
 A model of regression (scheme regression) has the key `outputs` instead of `label_type` and `labels`.
 
-Optional keys: scheme (binary where it is missing), offsets (one per output, 0 where missing),
-margin_quantiles, compressed_from (support vectors before odm-compress), and EXTRAS and LISTS of
-text_writer.py.
+Optional keys: scheme (binary where it is missing), columns (names of the features, JSON strings), offsets
+(one per output, 0 where missing), margin_quantiles, compressed_from (support vectors before odm-compress),
+and EXTRAS and LISTS of text_writer.py.
 `status converted` says that another program trained the model; what it does not tell (C, objective, gap,
 margins ...) is then missing. Numbers are written so that they read back exactly. Counts in the header are
 only compared with what the file holds; no memory is taken on their word. Nothing in the file depends on the
@@ -39,8 +39,10 @@ each section has arrays of its leading numbers and of its rows: SV_leading, SV_s
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -68,11 +70,9 @@ from odmlib.model.text_writer import EXTRA_LENGTHS, EXTRAS, LISTS, MAGIC, VERSIO
 from odmlib.names import CONVERTED, KERNELS, MACHINES, QUANTILES, SCHEMES, STATUSES
 from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
 
-FOREIGN = {
-    "svm_type": "a LIBSVM model; odm-convert makes it ours",
-    "solver_type": "a LIBLINEAR model; odm-convert makes it ours",
-    "<": "an HTML or XML page",
-}
+DATA_LINE = re.compile(rb"[-+.\deE]+([ \t]+\d+:|[ \t]*\r?\n|,|$)")  # a row of LIBSVM's format, or of CSV
+FOREIGN_KEYS = {b"svm_type": "libsvm", b"solver_type": "liblinear"}  # of their headers
+FOREIGN_FORMS = tuple(FOREIGN_KEYS.values())
 BINARY_MAGIC = b"PK\x03\x04"  # of a zip file
 FREE_OUTPUTS = 1 << 20  # more outputs than this must be backed by as many bytes of the file
 
@@ -80,11 +80,16 @@ FREE_OUTPUTS = 1 << 20  # more outputs than this must be backed by as many bytes
 def load_model(source: Source, max_unpacked: int | None = None) -> Model:
     """Read a model file: a path, `-` for standard input, an open file, or bytes; packed or not.
 
-    It may be text or binary. Everything in the file is checked before it is believed; a fault raises
+    It may be text or binary. Models of LIBSVM and LIBLINEAR are read, too; `load_foreign_model` also takes
+    their number of features. Everything in the file is checked before it is believed; a fault raises
     ModelFormatError with its place. A packed file may unpack to `max_unpacked` bytes, by default to 200 times
     its size and 64 MB.
     """
-    return reader_of(*read_text(source, max_unpacked, ours=True), max_unpacked).model()
+    text, name = read_text(source, max_unpacked)
+    if (form := form_of(text)) in FOREIGN_FORMS:
+        # by name: the readers of other programs' files are made of this module's
+        return import_module("odmlib.model.foreign.files").foreign_model(text, name, form)
+    return reader_of(text, name, max_unpacked).model()
 
 
 def reader_of(data: bytearray | memoryview, name: str, max_unpacked: int | None) -> ModelReader:
@@ -95,11 +100,20 @@ def reader_of(data: bytearray | memoryview, name: str, max_unpacked: int | None)
     return ModelReader(data, name)
 
 
-def read_text(source: Source, max_unpacked: int | None, ours: bool) -> tuple[bytearray | memoryview, str]:
-    """A model file, a memoryview if it is binary, and its name.
+def form_of(text: bytes | bytearray | memoryview) -> str | None:
+    """`odmlib`, `binary` (ours, too), `libsvm`, `liblinear`, or None."""
+    if isinstance(text, memoryview):
+        return "binary"
+    if text.startswith(MAGIC.encode()):
+        return "odmlib"
+    lines = bytes(text[: 1 << 16]).splitlines()[:50]  # both headers are short; keys may stand in any order
+    keys = {line.split(b" ")[0] for line in lines}
+    return next((form for key, form in FOREIGN_KEYS.items() if key in keys), None)
 
-    With `ours` a file that is none of ours is refused before it is read.
-    """
+
+def read_text(source: Source, max_unpacked: int | None) -> tuple[bytearray | memoryview, str]:
+    """A model file, a memoryview if it is binary, and its name; a file that is no model is refused before it
+    is read."""
     text = bytearray()
     try:
         with open_input(source, max_unpacked, small=True) as stream:
@@ -107,7 +121,7 @@ def read_text(source: Source, max_unpacked: int | None, ours: bool) -> tuple[byt
                 text += more
             if text.startswith(BINARY_MAGIC):
                 return read_binary(stream, text), stream.name
-            if ours:
+            if form_of(text) not in FOREIGN_FORMS:
                 check_magic(bytes(text[:200]), stream.name)
             while more := stream.read(1 << 20):
                 text += more
@@ -141,7 +155,11 @@ def check_magic(start: bytes, name: str) -> None:
                 1,
             )
         raise ModelFormatError(f"expected '{MAGIC} {VERSION}', found '{line[:60]}'", name, 1)
-    hint = next((f" (this looks like {what})" for mark, what in FOREIGN.items() if line.startswith(mark)), "")
+    hint = ""
+    if line.startswith("<"):
+        hint = " (this looks like an HTML or XML page)"
+    elif DATA_LINE.match(start):
+        hint = " (this looks like a data file; are the files in the right order?)"
     found = f"'{line[:60]}'" if line else "nothing" if not start else "an empty line"
     raise ModelFormatError(f"not an odmlib model: expected '{MAGIC} {VERSION}', found {found}{hint}", name, 1)
 
@@ -234,6 +252,7 @@ class ModelReader:
         labels, outputs = self._labels_and_outputs(scheme)
         n_features = self.take("features", whole(MAX_FEATURES), f"a whole number up to {MAX_FEATURES}")
         zero_based = self.take("zero_based", _one_of(("0", "1")), "0 or 1") == "1"
+        columns = self.take_if_there("columns", partial(_columns, n_features), "names of the features", None)
         report = self._report(machine, formula.name, parameters, scheme, labels, n_features, tool)
         function = self._function(formula, n_features, outputs)
         extras = {
@@ -258,6 +277,7 @@ class ModelReader:
             scheme,
             extras,
             lists,
+            columns=columns,
         )
 
     def _lists(self) -> dict[str, tuple[float, ...]]:
@@ -521,6 +541,16 @@ def _labels(kind: str, text: str) -> Any:
         return read_labels(kind, text)
     except ValueError as error:
         raise _Explained(str(error)) from None
+
+
+def _columns(n_features: int, text: str) -> tuple[str, ...]:
+    """The features' names, JSON strings parted by blanks."""
+    names = tuple(str(name) for name in _labels("str", text))
+    if len(names) != n_features:
+        raise _Explained(f"expected {n_features} names, found {len(names)}")
+    if len(set(names)) < len(names):
+        raise _Explained("two features have the same name")
+    return names
 
 
 def _one_of(names: tuple[str, ...]) -> Callable[[str], str]:

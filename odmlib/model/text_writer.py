@@ -168,6 +168,8 @@ def _header(model: Model) -> Iterator[tuple[str, object]]:
         yield "labels", labels
     yield "features", model.n_features
     yield "zero_based", int(model.zero_based)
+    if model.columns is not None:
+        yield "columns", write_labels(np.array(model.columns, dtype=object))[1]
     for name in ("rows", "nonzeros", "status", "solver", "iterations"):
         if report[name] is not None:  # of a model that another program trained
             yield name, report[name]

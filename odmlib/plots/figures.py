@@ -229,9 +229,15 @@ def level_charts(report: Mapping[str, Any], name: str = "") -> list[Chart]:
     for key, label, factor in (("gap", "relative duality gap", 1.0), ("accuracy", "accuracy in %", 100.0)):
         series = []
         for run, levels in runs.items():
-            known = [level for level in levels if None not in (level.get(key), level.get("seconds"))]
-            x = [float(level["seconds"]) for level in known]
-            y = [factor * float(level[key]) for level in known]
+            # a level's seconds are its own: the picture shows when it ended
+            ends = np.cumsum([float(level.get("seconds") or 0.0) for level in levels]).tolist()
+            known = [
+                (end, level[key])
+                for end, level in zip(ends, levels, strict=True)
+                if level.get(key) is not None
+            ]
+            x = [end for end, _ in known]
+            y = [factor * float(value) for _, value in known]
             series += [Series(run, x, y)] if known else []
         if series:
             charts.append(Chart(title, "seconds", label, series, y_log=key == "gap"))

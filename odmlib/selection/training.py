@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from odmlib.data.advice import targets_message
 from odmlib.data.problem import Problem
-from odmlib.errors import ConvergenceWarning, FallbackWarning
+from odmlib.errors import ConvergenceWarning, DataWarning, FallbackWarning, ParameterError
 from odmlib.machines.building import convergence_message
 from odmlib.machines.ssodm import fallback_message
 from odmlib.machines.training import make_problem, make_settings, train_problem
 from odmlib.model.model import Model
 from odmlib.model.text_writer import check_numbers
 from odmlib.options import TrainOptions, option_fields
+from odmlib.selection import cross_validation as validation
 from odmlib.selection.compressing import compress_trained
+from odmlib.selection.cross_validation import CrossValidation
 from odmlib.selection.leave_one_out import (
     LeaveOneOut,
     LeftOutTargets,
@@ -26,11 +30,14 @@ from odmlib.selection.leave_one_out import (
 )
 from odmlib.selection.novelty import train_detector
 from odmlib.solvers.control import CONVERGED
+from odmlib.values import shown_value
 
 
 def train(X: Any, y: Any = None, **options: Any) -> Model:
     settings = make_settings(options)
     problem = make_problem(X, y, settings)
+    if (message := targets_message(problem)) is not None:
+        warnings.warn(message, DataWarning, stacklevel=2)
     model = train_model(problem, settings)
     if (message := fallback_message(model.report)) is not None:
         warnings.warn(message, FallbackWarning, stacklevel=2)
@@ -82,6 +89,33 @@ def leave_one_out(X: Any, y: Any, **options: Any) -> LeaveOneOut | LeftOutTarget
     return leave_one_out_of(model, problem, settings)
 
 
+def cross_validate(X: Any, y: Any, folds: int = 5, **options: Any) -> CrossValidation:
+    """Train on all folds but one and predict that one, in turn. Takes what `train` takes.
+
+    The folds are stratified, and the same seed gives the same ones. `odm-train -v` does the same.
+
+    >>> import odmlib
+    >>> X, y = odmlib.read_data("data/iris.txt")
+    >>> odmlib.cross_validate(X, y, folds=5).accuracy > 0.9
+    True
+    """
+    if not isinstance(folds, Integral) or folds < 2:
+        raise ParameterError(f"folds must be a whole number of at least 2, found {shown_value(folds)}")
+    settings = make_settings(options)
+    problem = make_problem(X, y, settings)
+    problem.require_classes(settings.machine)
+    if (message := targets_message(problem)) is not None:
+        warnings.warn(message, DataWarning, stacklevel=2)
+    result = validation.cross_validate(problem, settings, int(folds))
+    if result.unfinished:
+        warnings.warn(
+            f"training did not converge in {result.unfinished} of {result.n_folds} folds",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return result
+
+
 def _describe_options() -> str:
     lines = []
     for option in option_fields():
@@ -104,7 +138,8 @@ y: one label per row, of any type; they come back from `predict` as given. odmr:
 Options, all by name:
 {_describe_options()}
 
-Warns with ConvergenceWarning if the duality gap did not reach `tol`.
+Warns with ConvergenceWarning if the duality gap did not reach `tol`, and with DataWarning if the labels look
+like targets of a regression.
 
 >>> import numpy as np, odmlib
 >>> X = np.array([[0.0], [1.0], [3.0], [4.0]])

@@ -175,7 +175,7 @@ class Terminal(io.StringIO):
 def test_progress_line_rewrites_one_line():
     clock = iter([1.0, 1.01, 2.0, 3.0])
     terminal = Terminal()
-    with ProgressLine(terminal, lambda: next(clock)) as line:
+    with ProgressLine(terminal, clock=lambda: next(clock)) as line:
         line(Progress(1000, 12.3456789, 0.5, 0.01))
         line(Progress(1001, 12.3, 0.4, 0.02))  # too soon
         line(Progress(9, 1.0, float("inf"), 1.0))
@@ -191,7 +191,7 @@ def test_progress_line_rewrites_one_line():
     assert "\n" not in terminal.getvalue()
 
 
-def test_progress_line_says_nothing_to_files():
+def test_progress_line_says_nothing_to_files_in_a_short_run():
     for stream in (io.StringIO(), None):
         with ProgressLine(stream) as line:
             assert line(Progress(1, 1.0, 1.0, 1.0)) is None
@@ -199,6 +199,17 @@ def test_progress_line_says_nothing_to_files():
     with ProgressLine(stream) as line:
         line(Progress(1, 1.0, 1.0, 1.0))
     assert stream.getvalue() == ""
+
+
+def test_progress_in_a_file_is_a_line_every_ten_seconds():
+    stream, clock = io.StringIO(), iter([0.0, 9.0, 10.5, 12.0, 20.4, 20.6])
+    with ProgressLine(stream, "odm-train", lambda: next(clock)) as line:
+        for iteration in range(1, 6):
+            line(Progress(iteration, 1.0, 0.5, 1.0))
+    assert stream.getvalue().splitlines() == [
+        "odm-train: iteration 2  objective 1  gap 5.0e-01  1.0 s",
+        "odm-train: iteration 5  objective 1  gap 5.0e-01  1.0 s",
+    ]
 
 
 def test_progress_line_survives_a_terminal_that_goes_away():

@@ -97,7 +97,7 @@ def test_picture_and_report(run):
         ("-out - d", "need files of their own"),
         ("-cross 3 d", "expected a number, found 'ross'"),
         ("--fold 3 d", "unknown option '--fold'"),
-        ("", "required: dataset"),
+        ("-q", "required: dataset"),
     ],
 )
 def test_bad_usage(run, words, message):
@@ -249,6 +249,8 @@ def test_train_search(run, tools):
     for words, message in [
         ("-C -c 1 -g 1 d", "nothing to search"),
         ("-C --margins x d", "only if a model file is named"),
+        ("-C --report x d", "only if a model file is named"),
+        ("-C -s 5 --assigned x d", "only if a model file is named"),
     ]:
         wrong = tools.train(words)
         assert wrong.code == 2 and message in wrong.err

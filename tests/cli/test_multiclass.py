@@ -92,7 +92,7 @@ def test_class_weights_and_start(tools):
 def test_multiclass_must_be_known(tools):
     outcome = tools.train("--multiclass all three m")
     assert outcome.code == 2
-    assert "multiclass (--multiclass) must be ovo or ovr, found 'all'" in outcome.err
+    assert "--multiclass must be ovo or ovr, found 'all'" in outcome.err
 
 
 # ---------------------------------------------------------------------------------------- margins

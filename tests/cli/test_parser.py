@@ -125,7 +125,7 @@ def test_help_and_version_go_to_stdout(capsys):
         ("-j 0 a", "-j/--threads: expected a whole number above 0, found '0'"),
         ("-j 1.5 a", "-j/--threads: expected a whole number, found '1.5'"),
         ("-v 1_0 a", "-v: expected a whole number, found '1_0'"),
-        ("", "the following arguments are required: data"),
+        ("-y 1 2", "the following arguments are required: data"),
         ("a b c", "unrecognized arguments: c"),
         ("–l 0 a", "'–l' does not start with a hyphen: '–' (U+2013) is another character"),
         ("—lower 0 a", "'—lower' does not start with a hyphen: '—' (U+2014) is another character"),

@@ -121,7 +121,7 @@ def test_accuracy(tools):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ("", 2, "name a kind of picture"),
+        ("--title", 2, "unknown option"),
         ("pie d m", 2, "unknown kind 'pie'"),
         ("margins d", 2, "required"),
         ("margins -o p.gif d svm.model", 2, "must end in .png"),

@@ -124,7 +124,7 @@ def test_labels_of_every_type(tools, labels, names):
     if labels.dtype.kind in "fiub":
         assert outcome.out.endswith("(classification)\n")
     else:
-        assert outcome.err == "odm-predict: the labels of this model are not numbers: no accuracy\n"
+        assert outcome.err == "odm-predict: there are no labels that the model could know: no accuracy\n"
 
 
 def test_a_score_of_zero_is_the_second_label(tools):
@@ -169,6 +169,26 @@ def test_help_and_version(tools):
         assert (outcome.code, outcome.err) == (0, "")
         assert outcome.out.startswith("usage: odm-predict [options] test_file model_file output_file\n")
     assert tools.predict("--version").out.startswith("odm-predict ")
+
+
+def test_labels_that_the_model_never_saw_are_counted(tools):
+    Path("d").write_text("1 1:1\n-1 1:-1\n")
+    Path("t").write_text("1 1:1\n7 1:1\n7 1:-1\n0 1:1\n")
+    tools.train("-q -t 0 d m")
+    outcome = tools.predict("t m out")
+    assert outcome.out == "Accuracy = 25% (1/4) (classification)\n"
+    assert outcome.err == (
+        "odm-predict: 3 of 4 rows have labels that were not in training (0, 7); "
+        "the model knows the labels 1, -1\n"
+    )
+    assert tools.predict("-q t m out").err == ""
+
+
+def test_model_and_data_in_the_wrong_order(tools):
+    Path("d").write_text(toy())
+    tools.train("-q -t 0 d m")
+    assert "are the files in the right order?" in tools.predict("m d out").err
+    assert "this looks like a model file, not data" in tools.train("m").err
 
 
 def test_label_sets(tools):

@@ -61,8 +61,7 @@ def test_a_model_without_probabilities_is_refused_before_anything_is_written(too
     assert outcome == (
         1,
         "",
-        "odm-predict: the model holds no probabilities; train it with odm-train -b 1 "
-        "(in Python: probability=True)\n",
+        "odm-predict: the model holds no probabilities; train it with odm-train -b 1\n",
     )
     assert files() == ["m"]
 

@@ -68,15 +68,15 @@ def test_the_warning_says_why(tools):
 @pytest.mark.parametrize(
     "words, code, message",
     [
-        ("-s 5 --balance half mixed.txt m", 2, "balance (--balance) must be band, equal, a fraction"),
-        ("-s 5 --balance 1.5 mixed.txt m", 2, "balance (--balance) must be band, equal, a fraction"),
+        ("-s 5 --balance half mixed.txt m", 2, "--balance must be band, equal, a fraction"),
+        ("-s 5 --balance 1.5 mixed.txt m", 2, "--balance must be band, equal, a fraction"),
         ("-s 5 --balance 1:0.5,x mixed.txt m", 2, "expected LABEL:FRACTION, found 'x'"),
         ("-s 5 --balance 1:0.5,1:0.5 mixed.txt m", 2, "label 1 stands twice"),
         ("-s 5 --balance 4:0.5 mixed.txt m", 1, "names label 4, which no labeled row has (1, -1)"),
         ("-s 5 --solver newton mixed.txt m", 2, "one of auto, master, mp, smp for machine ssodm"),
         ("-s 5 -c 1 --lambda1 2 mixed.txt m", 2, "say the same thing"),
-        ("-s 5 --max-disagree 2 mixed.txt m", 2, "max_disagree (--max-disagree) must be at least 0"),
-        ("-s 5 --init m mixed.txt m", 2, "init (--init) must be left out"),
+        ("-s 5 --max-disagree 2 mixed.txt m", 2, "--max-disagree must be at least 0"),
+        ("-s 5 --init m mixed.txt m", 2, "--init must be left out"),
         ("-s 2 --assigned found mixed.txt m", 2, "--assigned is for machine ssodm"),
         ("-s 5 --assigned mixed.txt mixed.txt m", 2, "the output would replace the input mixed.txt"),
         ("-s 5 --assigned - --json - mixed.txt m", 2, "only one of the model"),
@@ -96,5 +96,6 @@ def test_wrong_words(tools, words, code, message):
         Path("mixed.txt").write_text(Path("mixed.txt").read_text() + "5 1:1\n")
     outcome = tools.train(words)
     assert outcome.code == code and message in outcome.err
-    assert len(outcome.err.splitlines()) == (2 if "80 rows" in outcome.err or "81 rows" in outcome.err else 1)
+    said = [line for line in outcome.err.splitlines() if "hint:" not in line]
+    assert len(said) == (2 if "80 rows" in outcome.err or "81 rows" in outcome.err else 1)
     assert not Path("m").exists() and not Path("found").exists()

@@ -222,13 +222,32 @@ def test_shrinking_flag_and_help(tools):
 
 
 def test_every_flag_is_in_the_help(tools):
-    text = tools.train("--help").out
+    text = tools.train("--help-all").out
     flags = (
         "-s -t -d -g -r -c -n -p -m -e -h -b -w -W -B -v -j -q --machine --kernel --lambda --solver --seed "
         "--max-iter --time-limit --init --features --zero-based --json --quiet --threads --version"
     )
     for flag in flags.split():
         assert flag in text.split() or f"{flag}," in text or f"{flag} " in text, flag
+
+
+def test_options_of_other_machines_are_folded_away(tools):
+    short, full, own = (tools.train(words).out for words in ("--help", "--help-all", "--help ssodm"))
+    assert "--max-cuts" not in short and "--help ssodm" in short and "--max-cuts N" in full
+    assert "--max-cuts N" in own and "--theta" not in own and "--partitions" not in own
+    titles = [line for line in short.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles[1:] == [
+        "data:", "tables (CSV, TSV, Parquet, Arrow):", "machine:", "kernel:", "solver:", "what to do:",
+        "output:", "about the tool:", "examples:",
+    ]  # fmt: skip
+
+
+def test_an_empty_command_line_shows_three_examples(tools):
+    outcome = tools.train()
+    assert (outcome.code, outcome.out) == (2, "")
+    lines = outcome.err.splitlines()
+    assert lines[0] == "usage: odm-train [options] training_set_file [model_file]"
+    assert [line.split()[0] for line in lines[2:5]] == ["odm-train"] * 3 and len(lines) == 6
 
 
 # ---------------------------------------------------------------------------------------- weights
@@ -593,3 +612,53 @@ def test_options_are_checked_once(tools, monkeypatch):
         checked.clear()
         assert tools.train(words, WDBC, "m").code == 0
         assert len(checked) == 1
+
+
+# ---------------------------------------------------------------------------------------- hints
+
+
+def test_labels_that_look_like_targets_are_warned_of(tools):
+    random = np.random.default_rng(1)
+    Path("d").write_text("".join(f"{y:.3f} 1:{x:.3f}\n" for y, x in random.normal(size=(30, 2))))
+    warning = (
+        "odm-train: warning: the labels look like targets of a regression: 30 different labels in 30 rows"
+    )
+    for words in ("-q -t 0 --multiclass ovr d m", "-q -t 0 --multiclass ovr -v 2 d"):
+        assert tools.train(words).err.startswith(warning)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "hint"),
+    [
+        (
+            "1 1:2000\n-1 1:3\n",
+            "",
+            "features range from 0 to 2,000: scale first (odm-scale -s d.range d > d.scaled)",
+        ),
+        (
+            "".join(f"{2 * (k % 2) - 1} {97 * k + 1}:{k + 1} 6000:{k % 7 + 1}\n" for k in range(40)),
+            "",
+            "features are counts up to 40: rows of unit length train faster and better",
+        ),
+        ("1 6000:1\n-1 5:1\n", "", "6000 sparse features: a linear machine (-t linear)"),
+        ("1 1:1\n" * 98 + "-1 1:-1\n" * 2, "-t 0", "label -1 has 2 of 100 rows (2%)"),
+    ],
+    ids=["unscaled", "counts", "wide", "rare"],
+)
+def test_hints(tools, text, words, hint):
+    Path("d").write_text(text)
+    assert f"odm-train: hint: {hint}" in tools.train(f"{words} d m").err
+    assert "hint" not in tools.train(f"-q {words} d m").err
+
+
+def test_no_hint_of_linear_machines_to_one(tools):
+    Path("d").write_text("1 6000:1\n-1 5:1\n1 6000:2\n-1 5:2\n")
+    assert "hint" not in tools.train("-t 0 d m").err
+
+
+def test_options_without_effect_are_noted(tools):
+    assert (
+        "odm-train: note: gamma (-g) has no effect with kernel linear\n"
+        in tools.train("-t 0 -g 4 toy.txt m").err
+    )
+    assert tools.train("-q -t Linear toy.txt m2") == (0, "", "")

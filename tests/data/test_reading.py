@@ -49,6 +49,8 @@ def dense(data, **options):
 
 # --------------------------------------------------------------------------- what is accepted
 
+TABLE = "(a CSV table? --csv and odmlib.read_table read one)"
+
 
 @pytest.mark.parametrize(
     ("text", "rows", "labels"),
@@ -153,7 +155,8 @@ def test_arrays_outlive_everything_else():
         (
             b"1,2 1:1\n",
             (1, 1),
-            "expected one label, found '1,2' (rows with several labels are not supported)",
+            "expected one label, found '1,2' "
+            + TABLE.replace(")", "; rows with several labels are not supported)"),
         ),
         (
             b"9007199254740993\n",
@@ -162,7 +165,11 @@ def test_arrays_outlive_everything_else():
         ),
         (b"0x10 1:1\n", (1, 1), "expected a number as label, found '0x10'"),
         (b"1_0 1:1\n", (1, 1), "expected a number as label, found '1_0'"),
-        (b"1 2\n", (1, 3), "expected index:value, found '2'"),
+        (
+            b"1 2\n",
+            (1, 3),
+            "expected index:value, found '2' " + TABLE,
+        ),
         (b"1 :1\n", (1, 3), "expected index:value, found ':1'"),
         (b"1 1:\n", (1, 5), "expected a number as value, found the end of the line"),
         (b"1 1:\r\n", (1, 5), "expected a number as value, found the end of the line"),

@@ -207,7 +207,7 @@ def test_marks_and_labels():
     )
     mixed = ["yes" if v > 0 else "no" if v < 0 else 0 for v in y]
     assert (train(X, mixed).predict(X) == named.predict(X)).all()
-    with pytest.raises(ParameterError, match=r"balance .* names label 7"):
+    with pytest.raises(ParameterError, match=r"balance names label 7"):
         train(X, y, balance={7: 0.5})
     with pytest.raises(ParameterError, match=r"must sum to 1, found 0\.9"):
         train(X, y, balance={1: 0.5, -1: 0.4})

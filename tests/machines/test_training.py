@@ -525,6 +525,13 @@ def test_the_squared_hinge_is_that_of_scikit_learn(C):
     assert math.isclose(np.mean(ours.predict(X) == y), theirs.score(X, y))
 
 
+def test_labels_that_look_like_targets():
+    X = np.arange(60.0).reshape(30, 2)
+    with pytest.warns(odmlib.DataWarning, match="targets of a regression: 30 different labels in 30 rows"):
+        odmlib.train(X, X[:, 0] + 0.5, kernel="linear", multiclass="ovr")
+    odmlib.train(X, X[:, 0] > 9, kernel="linear")  # warnings are errors here
+
+
 def test_gamma_by_the_mean_distance():
     X = np.array([[0.0], [3.0], [6.0]])  # distances 3, 3 and 6
     model = odmlib.train(X, [1, 2, 2], gamma="mean")

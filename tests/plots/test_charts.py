@@ -135,9 +135,10 @@ def test_convergence_of_tasks():
 def test_levels():
     levels = [
         {"level": 2, "partitions": 4, "gap": 0.5, "seconds": 1.0, "accuracy": 0.9},
-        {"level": 1, "partitions": 2, "gap": 0.05, "seconds": 2.0, "accuracy": None},
+        {"level": 1, "partitions": 2, "gap": 0.05, "seconds": 0.25, "accuracy": None},
     ]
     gap, accuracy = level_charts({"levels": levels})
+    assert gap.series[0].x == [1.0, 1.25]  # when each level ended, not how long it took
     assert gap.series[0].y == [0.5, 0.05] and accuracy.series[0].y == [90.0]
     assert level_charts({"details": {"levels": levels}})[0].data() == gap.data()
     tasks = level_charts({"tasks": [{"levels": levels}, {}, {"levels": levels}]})

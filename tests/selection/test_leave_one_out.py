@@ -123,7 +123,7 @@ def test_an_unfinished_fit_is_warned_of():
 
 def test_too_large_is_said():
     X, y = three_clouds(600)
-    with pytest.raises(odmlib.ParameterError, match=r"needs \d+ MB .* cache_mb \(-m\) allows 0; allow more"):
+    with pytest.raises(odmlib.ParameterError, match=r"needs \d+ MB .* cache_mb allows 0; allow more"):
         odmlib.leave_one_out(X, y, cache_mb=0.3)
 
 

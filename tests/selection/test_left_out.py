@@ -216,9 +216,7 @@ def test_rows_all_inside_the_band_stay_where_they_are():
 
 def test_too_little_memory_is_said_with_the_size():
     X, y = two_clouds(500, 2, 1)
-    with pytest.raises(
-        NoRoom, match=r"needs 3 MB for 500 rows outside the band, but cache_mb \(-m\) allows 2"
-    ):
+    with pytest.raises(NoRoom, match=r"needs 3 MB for 500 rows outside the band, but cache_mb allows 2"):
         left_out_margins(
             Dataset.from_any(X),
             KernelFormula(),

@@ -102,7 +102,7 @@ def test_machines_without_leave_one_out_are_cross_validated():
 
 def test_a_model_without_says_how_to_get_them():
     model = odmlib.train(X, Y2)
-    with pytest.raises(odmlib.ParameterError, match=r"no probabilities; train it with odm-train -b 1"):
+    with pytest.raises(odmlib.ParameterError, match=r"no probabilities; train it with probability=True"):
         model.predict_proba(X)
 
 

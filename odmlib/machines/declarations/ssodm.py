@@ -5,7 +5,7 @@ from typing import Any
 
 from odmlib.errors import ParameterError
 from odmlib.machines.declarations.declaration import Declaration, Solvers
-from odmlib.values import Kind, Number, Option, Whole, as_float, read_number, wrong
+from odmlib.values import Kind, Number, Option, Whole, as_float, read_number, shown_value, wrong
 
 BALANCES = ("band", "equal", "fraction")  # in model files; solvers/semi/assignments.py
 SOLVERS = Solvers(("auto", "master", "mp", "smp"), "machine {0.machine}")
@@ -21,7 +21,7 @@ class Balance(Kind):
             fractions = list(value.values()) if isinstance(value, Mapping) else [value]
             good = bool(fractions) and all(0 < as_float(fraction) < 1 for fraction in fractions)
         expected = "band, equal, a fraction between 0 and 1, or LABEL:FRACTION,..."
-        return None if good else f"{expected}, found {value!r}"
+        return None if good else f"{expected}, found {shown_value(value)}"
 
     def read(self, text: str) -> str | float | dict[float, float]:
         if ":" not in text:
@@ -49,7 +49,8 @@ def rules(options: Any) -> None:
         raise ParameterError("C (-c) and lambda1 (--lambda1) say the same thing; give one of them")
     if options.lambda_ is not None:
         raise wrong(
-            "lambda_ (--lambda)", f"left out: ssodm has lambda1 and lambda2, found {options.lambda_!r}"
+            "lambda_ (--lambda)",
+            f"left out: ssodm has lambda1 and lambda2, found {shown_value(options.lambda_)}",
         )
     if options.lambda1 == 0:
         raise wrong("lambda1 (--lambda1)", f"above 0, found {options.lambda1}")

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odmlib.data.files import Source, Target, open_output
-from odmlib.errors import ModelFormatError, ParameterError
+from odmlib.errors import ParameterError
 from odmlib.model.foreign.liblinear import LiblinearReader, liblinear_text
 from odmlib.model.foreign.libsvm import LibsvmReader, can_hold_probabilities, libsvm_text
 from odmlib.model.functions import LinearFunction, RoutedFunction
 from odmlib.model.model import Model
-from odmlib.model.text_format import read_text, reader_of
-from odmlib.model.text_writer import MAGIC
+from odmlib.model.text_format import FOREIGN_FORMS, form_of, read_text, reader_of
 
-FORMS = ("libsvm", "liblinear")
+FORMS = FOREIGN_FORMS
 
 
 def load_foreign_model(source: Source, features: int | None = None, max_unpacked: int | None = None) -> Model:
@@ -31,27 +30,16 @@ def read_any_model(
     source: Source, features: int | None = None, max_unpacked: int | None = None
 ) -> tuple[Model, str]:
     """A model and what it was: odmlib, binary, libsvm or liblinear, told apart by what the file holds."""
-    text, name = read_text(source, max_unpacked, ours=False)
-    form = form_of(text)
-    if isinstance(text, memoryview) or form == "odmlib":
-        return reader_of(text, name, max_unpacked).model(), str(form)
-    if form is None:
-        raise ModelFormatError("not a model of odmlib, LIBSVM or LIBLINEAR", name, 1)
+    text, name = read_text(source, max_unpacked)
+    form = str(form_of(text))
+    if isinstance(text, memoryview) or form not in FORMS:
+        return reader_of(text, name, max_unpacked).model(), form
+    return foreign_model(text, name, form, features), form
+
+
+def foreign_model(text: bytearray, name: str, form: str, features: int | None = None) -> Model:
     reader = LibsvmReader if form == "libsvm" else LiblinearReader
-    return reader(text, name).read(features), form
-
-
-def form_of(text: bytearray | memoryview) -> str | None:
-    """`odmlib`, `binary` (ours, too), `libsvm`, `liblinear`, or None."""
-    if isinstance(text, memoryview):
-        return "binary"
-    if text.startswith(MAGIC.encode()):
-        return "odmlib"
-    lines = bytes(text[: 1 << 16]).splitlines()[:50]  # both headers are short; keys may stand in any order
-    keys = {line.split(b" ")[0] for line in lines}
-    if b"svm_type" in keys:
-        return "libsvm"
-    return "liblinear" if b"solver_type" in keys else None
+    return reader(text, name).read(features)
 
 
 def default_form(model: Model) -> str:

@@ -1,0 +1,317 @@
+"""Tables: CSV and TSV files, and Parquet, Arrow and Feather files through pyarrow.
+
+A table has a column of labels and columns of features; its first line may name them. Columns of text become
+one column of 0 and 1 for each of their values, where that is asked for (one-hot).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from odmlib._core.arrays import Floats
+from odmlib.data.dataset import Dataset
+from odmlib.data.files import Source, open_input
+from odmlib.data.labels import show_labels
+from odmlib.errors import DataFormatError, OdmError
+from odmlib.names import ARROW_ENDS
+
+LABEL_NAMES = ("label", "class", "target", "y")  # of the column that is taken where none is named
+SEPARATORS = ",;\t"
+HOT = "="  # between a column's name and its value: `colour=red`
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of the same length: arrays of numbers, or lists of texts as the file has them."""
+
+    name: str  # of the file
+    columns: list[Any]
+    names: list[str] | None  # None without a header
+    lines: Sequence[int]  # of the rows in the file; empty where it has none
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.columns[0])
+
+    def shown(self, place: int) -> str:
+        """A column in a message."""
+        return f"column {place + 1}" if self.names is None else f"column '{self.names[place]}'"
+
+    def place_of(self, wish: str | int) -> int:
+        """The place of a column that is given by its name or by its number from 1."""
+        if self.names is not None and wish in self.names:
+            return self.names.index(str(wish))
+        number = int(wish) if str(wish).isascii() and str(wish).isdigit() else 0
+        if 1 <= number <= len(self.columns):
+            return number - 1
+        known = "1 to " + str(len(self.columns)) if self.names is None else show_labels(np.array(self.names))
+        raise OdmError(f"{self.name}: there is no column '{wish}' (columns: {known})")
+
+    def numbers(self, place: int) -> Floats | None:
+        """A column as finite numbers; None if it holds text. An empty entry is a fault."""
+        column = self.columns[place]
+        if isinstance(column, np.ndarray):
+            found = column.astype(np.float64)
+        else:
+            try:
+                found = np.array(column, dtype=np.float64)
+                if any("_" in text for text in column):  # Python's own form of a number
+                    return None
+            except ValueError:
+                empty = next((row for row, text in enumerate(column) if not text.strip()), None)
+                if empty is not None:
+                    missing = f"{self.shown(place)} is empty; fill in missing values"
+                    raise self.fault(empty, missing) from None
+                return None
+        wrong = np.flatnonzero(~np.isfinite(found))
+        if len(wrong):
+            value = self.columns[place][wrong[0]]
+            raise self.fault(int(wrong[0]), f"{self.shown(place)}: expected a finite number, found '{value}'")
+        return found
+
+    def texts(self, place: int) -> list[str]:
+        return [str(value).strip() for value in self.columns[place]]
+
+    def fault(self, row: int, message: str) -> DataFormatError:
+        if not self.lines:
+            return DataFormatError(f"row {row + 1}: {message}", self.name)
+        return DataFormatError(message, self.name, self.lines[row])
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """A table as rows for a machine; `labels` are numbers, or texts where not all are numbers."""
+
+    rows: Dataset
+    labels: NDArray | None
+    names: tuple[str, ...] | None
+    label_name: str
+
+
+def read_table(
+    source: Source,
+    label: str | int | None = None,
+    one_hot: bool = False,
+    header: bool | None = None,
+) -> tuple[Floats, NDArray, tuple[str, ...] | None]:
+    """Read a CSV, TSV, Parquet, Arrow or Feather file: features, labels, and the names of the features.
+
+    source   a path, "-" for standard input, an open file, or bytes; packed CSV files are unpacked
+    label    the column of the labels, by name or number from 1; by default one that is named label, class,
+             target or y, else the last column
+    one_hot  make a column of 0 and 1 of each value of a column of text; otherwise such a column is an error
+    header   whether the first line names the columns; by default it does if it holds no number
+
+    >>> X, y, names = read_table(b"size,colour,class\\n1.5,red,a\\n2,blue,b\\n", one_hot=True)
+    >>> X.tolist(), y.tolist(), names
+    ([[1.5, 0.0, 1.0], [2.0, 1.0, 0.0]], ['a', 'b'], ('size', 'colour=blue', 'colour=red'))
+    """
+    found = training_rows(load_table(source, header), label, one_hot)
+    if found.labels is None:
+        raise AssertionError("training_rows has labels")
+    return found.rows.to_dense(), found.labels, found.names
+
+
+def load_table(source: Source, header: bool | None = None) -> Table:
+    """The columns of a file as they are."""
+    path = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
+    ends = str(path).lower().endswith(ARROW_ENDS)
+    return _arrow_table(source, str(path)) if ends else _text_table(source, header)
+
+
+# ---------------------------------------------------------------------------------------- reading
+
+
+def _text_table(source: Source, header: bool | None) -> Table:
+    with open_input(source) as stream:
+        name = stream.name
+        text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig", newline="")
+        try:
+            rows, lines = _cells(text, name)
+        except UnicodeDecodeError:
+            raise DataFormatError("found bytes that are not UTF-8 text", name) from None
+        finally:
+            text.detach().detach()  # a file that came open stays so
+    if not rows:
+        raise DataFormatError("no rows found", name)
+    if header is None:
+        header = not any(_is_number(cell) for cell in rows[0])
+    names = None
+    if header:
+        names = [cell.strip() for cell in rows[0]]
+        if len(set(names)) < len(names):
+            twice = next(each for each in names if names.count(each) > 1)
+            raise DataFormatError(f"two columns are named '{twice}'", name, lines[0])
+        rows, lines = rows[1:], lines[1:]
+        if not rows:
+            raise DataFormatError("no rows found behind the header", name)
+    return Table(name, [list(column) for column in zip(*rows, strict=True)], names, lines)
+
+
+def _cells(text: io.TextIOWrapper, name: str) -> tuple[list[list[str]], list[int]]:
+    first = text.readline()
+    separator = max(SEPARATORS, key=first.count)
+    if separator not in first:
+        raise DataFormatError(
+            "found one column, expected columns parted by commas, semicolons or tabs", name, 1
+        )
+    reader = csv.reader(chain([first], text), delimiter=separator, strict=True)
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    try:
+        for row in reader:
+            if not row:
+                continue
+            if rows and len(row) != len(rows[0]):
+                expected = f"expected {len(rows[0])} columns as in the first line"
+                raise DataFormatError(f"{expected}, found {len(row)}", name, reader.line_num)
+            rows.append(row)
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise DataFormatError(f"broken CSV: {error}", name, reader.line_num) from None
+    return rows, lines
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _arrow_table(source: Source, name: str) -> Table:
+    try:
+        import pyarrow
+        from pyarrow import feather, parquet
+    except ImportError:
+        raise OdmError(f"{name}: Parquet and Arrow files need pyarrow: pip install 'odmlib[arrow]'") from None
+    read = parquet.read_table if name.lower().endswith(".parquet") else feather.read_table
+    try:
+        found = read(name)
+    except pyarrow.ArrowInvalid as error:
+        raise DataFormatError(f"not a table that pyarrow can read: {error}", name) from None
+    columns: list[Any] = []
+    for column, title in zip(found.columns, found.column_names, strict=True):
+        if column.null_count:
+            raise DataFormatError(f"column '{title}' has empty entries; fill in missing values", name)
+        kind = column.type
+        numeric = pyarrow.types.is_floating(kind) or pyarrow.types.is_integer(kind)
+        if numeric or pyarrow.types.is_boolean(kind):
+            columns.append(column.to_numpy().astype(np.float64))
+        else:
+            columns.append([str(value) for value in column.to_pylist()])
+    if not columns or not len(columns[0]):
+        raise DataFormatError("no rows found", name)
+    return Table(name, columns, list(found.column_names), ())
+
+
+# ---------------------------------------------------------------------------------------- rows
+
+
+def training_rows(table: Table, label: str | int | None, one_hot: bool) -> TableRows:
+    """Features and labels of a table to train on."""
+    place = table.place_of(label) if label is not None else _label_place(table)
+    features = [other for other in range(len(table.columns)) if other != place]
+    columns, names = [], []
+    for other in features:
+        for title, values in _feature(table, other, one_hot):
+            names.append(title)
+            columns.append(values)
+    if not columns:
+        raise DataFormatError("there is no column of features besides the labels", table.name)
+    known = None if table.names is None and not one_hot else tuple(names)
+    return TableRows(_dataset(columns), _labels(table, place), known, table.shown(place))
+
+
+def rows_like(
+    table: Table, label: str | int | None, columns: tuple[str, ...] | None, width: int
+) -> TableRows:
+    """The features that a model was trained on, by name where it knows names, and labels where there are any.
+
+    `columns` and `width` are the model's.
+    """
+    if columns is None or table.names is None:
+        return _rows_by_place(table, label, columns, width)
+    bases = {name.partition(HOT)[0] for name in columns} | set(columns)
+    place = table.place_of(label) if label is not None else _extra_place(table, bases)
+    hot: dict[str, list[str]] = {}
+    found = []
+    for name in columns:
+        base, is_hot, value = name.partition(HOT)
+        if name in table.names:
+            found.append(_numeric(table, table.names.index(name)))
+        elif is_hot and base in table.names:
+            texts = hot.setdefault(base, table.texts(table.names.index(base)))
+            found.append(np.array([text == value for text in texts], dtype=np.float64))
+        else:
+            raise OdmError(f"{table.name}: the model was trained with column '{base}', which is not here")
+    labels = None if place is None else _labels(table, place)
+    return TableRows(_dataset(found), labels, columns, "" if place is None else table.shown(place))
+
+
+def _rows_by_place(
+    table: Table, label: str | int | None, columns: tuple[str, ...] | None, width: int
+) -> TableRows:
+    one_hot = columns is not None and any(HOT in name for name in columns)
+    if one_hot:
+        raise OdmError(f"{table.name}: the model knows its columns by name, but this table has no header")
+    if label is None and len(table.columns) == width:
+        found = [_numeric(table, place) for place in range(width)]
+        return TableRows(_dataset(found), None, columns, "")
+    return training_rows(table, label, False)
+
+
+def _extra_place(table: Table, known: set[str]) -> int | None:
+    """The column of the labels: by its name, or the only one that is no feature."""
+    extra = [place for place, name in enumerate(table.names or ()) if name not in known]
+    named = [place for place in extra if (table.names or [])[place].lower() in LABEL_NAMES]
+    if named:
+        return named[0]
+    return extra[0] if len(extra) == 1 else None
+
+
+def _label_place(table: Table) -> int:
+    names = [name.lower() for name in table.names or ()]
+    return next((names.index(name) for name in LABEL_NAMES if name in names), len(table.columns) - 1)
+
+
+def _labels(table: Table, place: int) -> NDArray:
+    numbers = table.numbers(place)
+    return np.array(table.texts(place)) if numbers is None else numbers
+
+
+def _feature(table: Table, place: int, one_hot: bool) -> Iterator[tuple[str, Floats]]:
+    title = str(place + 1) if table.names is None else table.names[place]
+    numbers = table.numbers(place) if one_hot else _numeric(table, place)
+    if numbers is not None:
+        yield title, numbers
+        return
+    texts = np.array(table.texts(place))
+    for value in np.unique(texts):
+        yield f"{title}{HOT}{value}", (texts == value).astype(np.float64)
+
+
+def _numeric(table: Table, place: int) -> Floats:
+    numbers = table.numbers(place)
+    if numbers is None:
+        texts = table.texts(place)
+        row = next(row for row, text in enumerate(texts) if not _is_number(text) or "_" in text)
+        raise table.fault(
+            row, f"{table.shown(place)} holds text ('{texts[row][:40]}'); --one-hot (one_hot=True) makes a "
+            "column of 0 and 1 of each value",
+        )  # fmt: skip
+    return numbers
+
+
+def _dataset(columns: list[Floats]) -> Dataset:
+    return Dataset.from_any(np.column_stack(columns))

@@ -1,0 +1,93 @@
+"""Manual pages and completion: made for every tool, without numpy, and taken by their programs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from odmlib.cli.manual import BASH, FISH, ZSH, files, options_of, parsers, write_files
+
+from .tools import ROOT, run_python
+
+PARSERS = {parser.prog: parser for parser in parsers()}
+
+
+def output_of(*words: str) -> str:
+    result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (0, ""), words
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def share(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("share")
+    write_files(folder)
+    return folder
+
+
+def test_every_tool_has_its_files():
+    scripts = {path.name for path in (ROOT / "bin").glob("odm-*")}
+    assert set(PARSERS) == scripts
+    assert len(list(files())) == 4 * len(scripts)
+
+
+def test_the_build_needs_no_numpy():
+    result = run_python(
+        "import sys\nfrom odmlib.cli.manual import files\nlist(files())\nprint('numpy' in sys.modules)"
+    )
+    assert result.stdout == "False\n", result.stderr
+
+
+@pytest.mark.parametrize("tool", PARSERS)
+def test_manual_pages_have_every_flag(share, tool):
+    page = share / f"man/man1/{tool}.1"
+    if shutil.which("mandoc"):
+        text = output_of("mandoc", "-T", "ascii", str(page)).replace("\b", "")
+        faults = subprocess.run(
+            ["mandoc", "-T", "lint", "-W", "error", str(page)], capture_output=True, check=False
+        )
+        assert faults.stdout == b""
+    text = page.read_text().replace("\\-", "-")
+    for action in options_of(PARSERS[tool]):
+        for flag in action.option_strings:
+            assert f"\\fB{flag}\\fR" in text
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash(share):
+    script = (
+        f"source {share}/{BASH}/odm-train\n"
+        + """
+        ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _odm_train; echo "${COMPREPLY[*]}"; }
+        ask odm-train -s o
+        ask odm-train --max
+        ask odm-train --multiclass ""
+        """
+    )
+    assert output_of("bash", "-c", script).splitlines() == [
+        "odml odm",
+        "--max-unpacked --max-disagree --max-cuts --max-iter",
+        "ovo ovr",
+    ]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish(share):
+    asked = "complete -C 'odm-train --kernel p'; complete -C 'odm-train --se'"
+    script = f"source {share}/{FISH}/odm-train.fish; {asked}"
+    words = [line.split("\t")[0] for line in output_of("fish", "-c", script).splitlines()]
+    assert words == ["poly", "precomputed", "--search", "--seed"]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+@pytest.mark.parametrize("tool", PARSERS)
+def test_zsh_takes_the_files(share, tool):
+    path = Path(share, ZSH, f"_{tool}")
+    output_of("zsh", "-n", str(path))
+    # the words of _arguments as zsh splits them: one for each flag, and the files
+    listed = output_of("zsh", "-c", f"_arguments() {{ print -l -- $# }}; source {path}")
+    flags = [flag for action in options_of(PARSERS[tool]) for flag in action.option_strings]
+    assert int(listed) == len(flags) + 1

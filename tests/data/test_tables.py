@@ -1,0 +1,108 @@
+"""Tables: separators, headers, quotes, labels, one-hot columns, faults with their lines, pyarrow's files."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import odmlib
+from odmlib.data.tables import load_table, read_table, rows_like
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_separators_headers_and_line_ends(separator, end):
+    lines = [["a", "b", "y"], ["1", "2.5", "7"], ["-3", "0", "9"]]
+    text = end.join(separator.join(line) for line in lines).encode()
+    X, y, names = read_table(text)
+    assert X.tolist() == [[1, 2.5], [-3, 0]] and y.tolist() == [7, 9] and names == ("a", "b")
+    without = read_table(text.partition(end.encode())[2])
+    assert without[0].tolist() == X.tolist() and without[2] is None
+
+
+@pytest.mark.parametrize("label", ["target", 1, "1"])
+def test_labels_by_name_and_number(label):
+    X, y, names = read_table(b"target,b,class\n1,2,3\n4,5,6\n", label=label)
+    assert y.tolist() == [1, 4] and names == ("b", "class") and X.tolist() == [[2, 3], [5, 6]]
+    assert read_table(b"target,b,class\n1,2,3\n4,5,6\n")[1].tolist() == [3, 6]  # the first known name
+    assert read_table(b"a,b,c\n1,2,3\n4,5,6\n")[1].tolist() == [3, 6]  # else the last
+
+
+@given(st.lists(st.tuples(st.text("ab\",;\n '", min_size=1, max_size=6), st.integers(0, 9)), min_size=1))
+def test_quoted_text_comes_back(rows):
+    file = io.StringIO()
+    csv.writer(file).writerows([("size", "class"), *((number, f"x{text}x") for text, number in rows)])
+    X, y, _ = read_table(file.getvalue().encode())
+    assert y.tolist() == [f"x{text}x" for text, _ in rows]
+    assert X[:, 0].tolist() == [number for _, number in rows]
+
+
+def test_one_hot():
+    text = b"size,colour,class\n1.5,red,a\n2,blue,b\n3,red,b\n"
+    X, _, names = read_table(text, one_hot=True)
+    assert names == ("size", "colour=blue", "colour=red")
+    assert X.tolist() == [[1.5, 0, 1], [2, 1, 0], [3, 0, 1]]
+    with pytest.raises(odmlib.DataFormatError, match=r"<bytes>:2: column 'colour' holds text \('red'\)"):
+        read_table(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "found one column"),
+        (b"a,b\n", "no rows found behind the header"),
+        (b"a,b\n1,2\n3\n", ":3: expected 2 columns as in the first line, found 1"),
+        (b"a,b\n1,2\n,3\n", ":3: column 'a' is empty; fill in missing values"),
+        (b"a,b\n1,2\nnan,3\n", ":3: column 'a': expected a finite number, found 'nan'"),
+        (b"a,b\n1,2\n1_0,3\n", ":3: column 'a' holds text"),
+        (b"a,a\n1,2\n", ":1: two columns are named 'a'"),
+        (b"a,b\n1,2\n\xff,3\n", "not UTF-8"),
+        (b'a,b\n1,"2\n', "broken CSV"),
+        (b"1 2:3\n", "found one column"),
+    ],
+)
+def test_faults(text, message):
+    with pytest.raises(odmlib.DataFormatError) as caught:
+        read_table(text)
+    assert message in str(caught.value)
+
+
+def test_columns_are_found_by_name():
+    table = load_table(b"colour,class,size,other\nred,a,1,5\ngreen,b,2,6\n")
+    found = rows_like(table, None, ("size", "colour=blue", "colour=red"), 3)
+    assert found.rows.to_dense().tolist() == [[1, 0, 1], [2, 0, 0]]  # green was not seen in training
+    assert found.labels.tolist() == ["a", "b"]
+    assert rows_like(load_table(b"size\t\n1\t2\n", True), None, ("size",), 1).labels.tolist() == [2]
+    with pytest.raises(odmlib.OdmError, match="the model was trained with column 'weight'"):
+        rows_like(table, None, ("size", "weight"), 2)
+
+
+@pytest.mark.parametrize("end", ["parquet", "feather", "arrow"])
+def test_parquet_and_arrow(tmp_path, end):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import feather, parquet
+
+    table = pyarrow.table({"a": [1, 2], "c": ["x", "y"], "b": [0.5, None], "f": [True, False]})
+    path = tmp_path / f"t.{end}"
+    write = parquet.write_table if end == "parquet" else feather.write_feather
+    write(table.drop_columns(["b"]), path)
+    X, y, names = read_table(path, label="f", one_hot=True)
+    assert X.tolist() == [[1, 1, 0], [2, 0, 1]] and y.tolist() == [1, 0] and names == ("a", "c=x", "c=y")
+    write(table, path)
+    with pytest.raises(odmlib.DataFormatError, match="column 'b' has empty entries"):
+        read_table(path, one_hot=True)
+    path.write_bytes(b"junk")
+    with pytest.raises(odmlib.DataFormatError, match="not a table that pyarrow can read"):
+        read_table(path)
+
+
+def test_an_open_file_stays_open():
+    file = io.BytesIO(b"a,b\n1,2\n")
+    assert read_table(file)[0].tolist() == [[1.0]]
+    assert not file.closed
+    assert np.array_equal(read_table(b"\xef\xbb\xbfa,b\n1,2\n")[2], ["a"])
