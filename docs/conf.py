@@ -41,7 +41,7 @@ html_show_copyright = False
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the pages say it in words
-autodoc_preserve_defaults = True
+autodoc_preserve_defaults = False  # train has a signature of its own, which the source does not show
 maximum_signature_line_length = 80
 
 

@@ -105,7 +105,8 @@ class Number(Kind):
     def fault(self, value: Any) -> str | None:
         if isinstance(value, str) and value in self.words:
             return None
-        also = f", {' or '.join(map(repr, self.words))}" if self.words else ""
+        *others, last = map(repr, self.words or ("",))
+        also = f", {', '.join(others)} or {last}" if self.words else ""
         if not isinstance(value, Real):
             return f"a number{also}, found {shown_value(value)}"
         number = as_float(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from odmlib.data.folds import stratified_folds
 from odmlib.data.scaling import Scaling
 
 CONVEX = ("svm", "odml", "odm")
-TIGHT = {"tol": 1e-9, "threads": 1}
+TIGHT = {"tol": 1e-9, "threads": 1}  # of kernels with large values rounding leaves a little less
 FEW = settings(max_examples=15)
 
 
@@ -33,7 +35,10 @@ costs = st.sampled_from([0.05, 1.0, 20.0])
 
 
 def scores(X, y, on=None, **options):
-    model = odmlib.train(X, y, **(TIGHT | options))
+    with warnings.catch_warnings():
+        if options.get("kernel") == "poly":
+            warnings.simplefilter("ignore", odmlib.ConvergenceWarning)
+        model = odmlib.train(X, y, **(TIGHT | options))
     return model.decision_function(X if on is None else on)
 
 

@@ -133,6 +133,7 @@ def training_scores(Kernel kernel, coefficients, rows=None, int threads=1, over=
 
     >>> from odmlib.data.dataset import Dataset
     >>> from odmlib.kernels.formula import KernelFormula
+    >>> from odmlib.kernels.kernel import Kernel
     >>> kernel = Kernel(KernelFormula("linear"), Dataset.from_any([[1.0], [2.0], [3.0]]))
     >>> training_scores(kernel, [1.0, 0.0, 1.0])
     array([ 4.,  8., 12.])

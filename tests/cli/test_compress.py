@@ -107,4 +107,4 @@ def test_max_vectors_of_odm_train(tools):
     assert json.loads(Path("r").read_text())["compression"]["vectors"] == 25
     outcome = tools.train("--max-vectors 25 -t linear", WDBC, "n")
     assert outcome.code == 2
-    assert "max_vectors (--max-vectors) is for kernels poly, rbf and sigmoid, found linear" in outcome.err
+    assert "--max-vectors is for kernels poly, rbf and sigmoid, found linear" in outcome.err

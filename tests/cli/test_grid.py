@@ -88,7 +88,7 @@ def test_picture_and_report(run):
         ("-log2c -1,3,2 -c 4 d", "-log2c searches what another option fixes"),
         ("-s svm -nu 0,1,0.5 d", "-nu: machine svm with kernel rbf has no nu"),
         ("-t linear -log2g 1,2,1 d", "-log2g: machine odm with kernel linear has no gamma"),
-        ("-nu 0,2,1 d", "nu (-n) must be at least 0 and at most 1, found 2"),
+        ("-nu -1,2,1 d", "nu (-n) must be at least 0, found -1"),
         ("-log2c null -log2g null d", "nothing to search"),
         ("-v 1 d", "at least 2 folds"),
         ("-v 3 --loo d", "two ways to the same end"),

@@ -68,8 +68,8 @@ def test_bash(share):
         """
     )
     assert output_of("bash", "-c", script).splitlines() == [
-        "odml odm",
-        "--max-unpacked --max-disagree --max-cuts --max-iter",
+        "odml odm odmr odmo",
+        "--max-unpacked --max-disagree --max-cuts --max-iter --max-vectors",
         "ovo ovr",
     ]
 

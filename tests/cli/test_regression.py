@@ -149,8 +149,8 @@ def test_report_and_pictures(tools, data, capsys):
         ),
         ("-s 7 -b 1", 2, "probabilities (probability, -b 1)"),
         ("-s 7 --multiclass ovr", 2, "a class scheme (multiclass, --multiclass)"),
-        ("-s 7 -p -1", 2, "epsilon (--epsilon) must be at least 0, found -1"),
-        ("-s 2 --epsilon 1", 2, "epsilon (--epsilon) is for machine odmr (-s 7), found machine odm"),
+        ("-s 7 -p -1", 2, "--epsilon must be at least 0, found -1"),
+        ("-s 2 --epsilon 1", 2, "--epsilon is for machine odmr (-s 7), found machine odm"),
         ("-s 7 --solver interior-point", 2, "one of auto, working-set"),
     ],
 )

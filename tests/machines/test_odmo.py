@@ -106,7 +106,7 @@ def test_a_model_file_keeps_threshold_and_p_values(kernel):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"nu": 0}, r"nu \(-n\) must be above 0 and below 1, found 0"),
+        ({"nu": 0}, r"nu must be above 0 and below 1, found 0"),
         ({"probability": True}, "tells no classes apart"),
         ({"class_weight": {1: 2}}, "tells no classes apart"),
     ],

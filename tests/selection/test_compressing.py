@@ -177,5 +177,5 @@ def test_refused(rings, wine):
     dense = wine[0] @ wine[0].T
     with pytest.raises(ParameterError, match="precomputed kernel cannot be compressed"):
         odmlib.compress(odmlib.train(dense, wine[1], kernel="precomputed"), dense)
-    with pytest.raises(ParameterError, match=r"max_vectors .--max-vectors. is for kernels"):
+    with pytest.raises(ParameterError, match=r"max_vectors is for kernels"):
         odmlib.train(X, y, kernel="linear", max_vectors=5)
