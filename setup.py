@@ -12,6 +12,7 @@ import re
 import sys
 import tarfile
 import time
+import types
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -199,8 +200,11 @@ def tools():
 
 def share_files():
     """Manual pages and completion for shells, made from the parsers: (folder of the system, files)."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from odmlib.cli.manual import write_files  # needs no compiled module
+    # the package itself refuses to be imported before it is compiled; its parsers need nothing compiled
+    package = types.ModuleType("odmlib")
+    package.__path__ = [str(Path(__file__).resolve().parent / "odmlib")]
+    sys.modules["odmlib"] = package
+    from odmlib.cli.manual import write_files
 
     folders = {}
     for path in write_files(Path(BUILD, "share")):

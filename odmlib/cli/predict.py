@@ -222,7 +222,8 @@ class Answers:
         import numpy as np
 
         from odmlib.data.files import open_output
-        from odmlib.model.metrics import class_scores, classification_report
+        from odmlib.model.metrics import classification_report
+        from odmlib.model.schemes import class_scores
 
         model, arguments = self.model, self.arguments
         if model.is_regression or not self.has_labels:

@@ -9,24 +9,6 @@ from numpy.typing import NDArray
 
 from odmlib._core.arrays import Codes, Floats
 from odmlib.data.labels import python_label
-from odmlib.model.schemes import class_pairs, votes
-
-
-def class_scores(scheme: str, scores: Floats, n_classes: int) -> Floats:
-    """A score for each class (rows x classes), made of decision values: the larger, the more it is the class.
-
-    One-vs-one: the votes of each class. The sum of its decision values, made smaller than half a vote,
-    decides between equal numbers of votes; scikit-learn ranks in the same way.
-    """
-    if scheme == "binary":
-        return np.column_stack([scores[:, 0], -scores[:, 0]])
-    if scheme != "ovo":
-        return scores
-    first, second = class_pairs(n_classes)
-    sums = np.zeros((len(scores), n_classes))
-    np.add.at(sums.T, first, scores.T)
-    np.add.at(sums.T, second, -scores.T)
-    return votes(scores, n_classes) + sums / (3 * (np.abs(sums) + 1))
 
 
 def classification_report(
