@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import odmlib
-from odmlib.model.metrics import area_under_curve, class_scores, classification_report
+from odmlib.model.metrics import area_under_curve, classification_report
+from odmlib.model.schemes import class_scores
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
