@@ -86,7 +86,7 @@ lint: $(VENV)/installed-dev
 
 # the manual, in docs/_build/html; warnings are errors
 docs: $(VENV)/installed-docs
-	$(VENV)/bin/python -m sphinx -E -W --keep-going -q -d docs/_build/trees docs docs/_build/html
+	$(VENV)/bin/sphinx-build -E -W --keep-going -q -d docs/_build/trees docs docs/_build/html
 
 # BENCH="--only reading --quick" or BENCH=--write; train and svm-train come from Debian's liblinear-tools, libsvm-tools
 bench: $(VENV)/installed-bench
