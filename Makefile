@@ -40,7 +40,7 @@ test-checked: $(VENV)/installed-debug
 
 # as a user without rights: some tests mean nothing to root. Python must lie where such a user can read it.
 test-user: $(VENV)/installed-test
-	.ci/as-user $(VENV)/bin/python -m pytest -p no:cacheprovider -n $(WORKERS) $(TESTS)
+	.ci/as-user $(VENV)/bin/python -P -m pytest -p no:cacheprovider -n $(WORKERS) $(TESTS)
 
 # the wheel of this Python, and of no file that is not in the sources
 wheel: $(VENV)/installed-dev
