@@ -165,7 +165,7 @@ class TrainOptions:
             raise ParameterError(
                 f"max_vectors (--max-vectors) is for kernels poly, rbf and sigmoid, found {self.kernel}"
             )
-        if self.max_vectors is not None and self.machine in ("odmr", "odmo"):
+        if self.max_vectors is not None and self.declaration.learns != "classes":
             raise ParameterError(
                 f"max_vectors (--max-vectors) is for machines that tell classes apart, found {self.machine}"
             )
