@@ -56,7 +56,7 @@ NO_SHORT_CUTS = [
 
 # -O2 makes mcODM up to 1.4 times slower. -fno-gcse: no loop needs this pass, and it takes long over code for
 # Python objects. Clang has no such pass.
-LOOPS = ["-O1" if DEBUG else "-O3", "-std=c++17", "-fno-gcse", "-Wno-ignored-optimization-argument"]
+LOOPS = ["-O3", "-std=c++17", "-fno-gcse", "-Wno-ignored-optimization-argument"]
 
 
 def code_of(path):
