@@ -143,7 +143,8 @@ cdef class Kernel:
     def bound(self):
         """No value is larger in size; without the shift."""
         if self._precomputed:
-            return float(np.abs(np.asarray(self._matrix)).max(initial=0.0)) + self._compiled.bias_squared
+            matrix = np.asarray(self._matrix)  # np.abs would copy it
+            return float(max(matrix.max(initial=0.0), -matrix.min(initial=0.0))) + self._compiled.bias_squared
         return self.formula.bound(float(np.asarray(self._norms).max(initial=0.0)))
 
     def shift_diagonal(self, double shift):

@@ -104,6 +104,9 @@ class WorkingSetTuning:
     quiet_iterations: int = 20  # in which a row must have had nothing to gain before it is left out
     shrink_from: float = 0.25  # smallest part of the rows worth leaving out
     shrunk_tolerance: float = 0.8  # part of the tolerance for the rows at work, to be right for all
+    # where the exact scores show too large a gap, the run goes on with them and the rows that it has ...
+    unseen: float = 0.5  # ... if less than this part of the tolerance was unseen ...
+    looks: int = 3  # ... and at most so often; then with rows of float64
 
     def worth(self, n_rows: int, seed: int) -> Floats:
         """What the gain of each row is multiplied by."""

@@ -33,9 +33,6 @@ from odmlib.solvers.problem import KernelProblem
 __all__ = ["TUNING", "WorkingSetTuning", "solve_working_set"]
 
 
-MOST_LOOKS = 3  # at the exact scores, before rows of float32 are given up
-
-
 class _BestPoint:
     """The point of smallest gap so far, and whether the run has left every bound behind."""
 
@@ -124,7 +121,7 @@ def solve_working_set(
                 del state
                 unseen = gap - seen
                 looks += 1
-                if status == CONVERGED and unseen < 0.5 * target and looks <= MOST_LOOKS:
+                if status == CONVERGED and unseen < tuning.unseen * target and looks <= tuning.looks:
                     status = None
                 elif run.use_float64():
                     stall.restart(iteration)
