@@ -77,6 +77,9 @@ EQUIVALENCE = (
 GAP = "equal to 1e-7 only where the duality gap is that small"
 LEFT_OUT = "leaving out a row of weight 2 is not leaving out one of two"
 CANCELS = "weights of a whole class cancel in KM-OMD"
+# these checks fit rows around (100, 100), whose poly kernel values are near 1e12
+UNSCALED = ("check_fit_idempotent", "check_fit_check_is_fitted", "check_n_features_in")
+HIDDEN = "float64 values of the kernel are too coarse for a certificate, and the fit warns of that"
 
 
 def expected_failures(estimator) -> dict[str, str]:
@@ -89,6 +92,8 @@ def expected_failures(estimator) -> dict[str, str]:
         failures["check_class_weight_classifiers"] = CANCELS
     if isinstance(estimator, SemiSupervisedODM):
         failures["check_classifiers_classes"] = "its labels -1 and 1: -1 means no label"
+    if isinstance(estimator, ODMClassifier) and estimator.kernel == "poly":
+        failures |= dict.fromkeys(UNSCALED, HIDDEN)
     if isinstance(estimator, ScalableODM) and estimator.approx == "nystrom":  # trained as a linear machine
         failures = {}
     return failures
