@@ -41,7 +41,7 @@ MAY_SKIP = re.compile(
             r"no /dev/full|/proc",
             r"no locale with a decimal comma",
             r"array.api",  # scikit-learn's own checks, where scipy's array API is not switched on
-            r"is not on the PATH",  # compilers for other systems, qemu and valgrind
+            r"is not on the PATH",  # compilers for other systems, qemu, valgrind, other shells
             r"recorded with another compiler",
             os.environ.get("ODMLIB_MAY_SKIP") or "$^",
         ]

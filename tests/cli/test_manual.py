@@ -74,7 +74,7 @@ def test_bash(share):
     ]
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not on the PATH")
 def test_fish(share):
     asked = "complete -C 'odm-train --kernel p'; complete -C 'odm-train --se'"
     script = f"source {share}/{FISH}/odm-train.fish; {asked}"
@@ -82,7 +82,7 @@ def test_fish(share):
     assert words == ["poly", "precomputed", "--search", "--seed"]
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not on the PATH")
 @pytest.mark.parametrize("tool", PARSERS)
 def test_zsh_takes_the_files(share, tool):
     path = Path(share, ZSH, f"_{tool}")
