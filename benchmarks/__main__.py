@@ -38,8 +38,9 @@ MINUTES = {
 }
 # of accuracy more than of speed, long, each with options of its own: python -m benchmarks.NAME
 STUDIES = (
-    "calibration", "compress", "conformal", "data", "defaults", "golden", "grid", "instructions", "kmomd",
-    "mcodm", "multiclass", "novelty", "regression", "sodm", "ssodm", "svm", "tuning", "versions",
+    "calibration", "compress", "conformal", "csvc", "data", "defaults", "golden", "grid",
+    "instructions", "kmomd", "leave_one_out", "mcodm", "multiclass", "novelty", "rbf_defaults",
+    "regression", "sodm", "spark", "ssodm", "stream", "svm", "tuning", "versions",
 )  # fmt: skip
 PEERS = ("scikit-learn", "scikit-learn-intelex", "liblinear-official", "libsvm-official")
 PACKAGES = ("numpy", "scipy", *PEERS)

@@ -1,6 +1,6 @@
 """Multi-class ODM side by side with LIBLINEAR -s 4 (Crammer-Singer) on real sets.
 
-    python -m benchmarks.mcodm [--sets letter,segment.scale] [--C 0.1,1] [--raw] [--limit 60]
+    python -m benchmarks.mcodm [--sets letter,segment.scale] [--C 0.1,1] [--raw] [--limit 60] [--rows 4000]
     python -m benchmarks.mcodm --many [--classes 1000] [--rows 100000] [--beside]
     python -m benchmarks.mcodm --kernels [--sets iris,letter] [--C 1,1024] [--limit 60]
 
@@ -83,6 +83,12 @@ def scaled(X):
     np.maximum.at(largest, X.indices, np.abs(X.data))
     largest[largest == 0] = 1
     return csr_array((X.data / largest[X.indices], X.indices, X.indptr), shape=X.shape)
+
+
+def some_rows(X, y, n):
+    """At most n rows, drawn at random, in their order."""
+    chosen = np.sort(np.random.default_rng(0).permutation(len(y))[:n])
+    return X[chosen], y[chosen]
 
 
 # ---------------------------------------------------------------- runs in processes of their own
@@ -271,8 +277,7 @@ def many(n_classes, n_rows, Cs, limit, beside):
 def kernels(names, Cs, limit):
     print("set              rows gamma      C  seconds      gap status      blocks Newton steps   J")
     for name, X, y in loaded(names):
-        chosen = np.sort(np.random.default_rng(0).permutation(len(y))[:KERNEL_ROWS])
-        X, y = scaled(X)[chosen], y[chosen]
+        X, y = some_rows(scaled(X), y, KERNEL_ROWS)
         for gamma, C in itertools.product((1 / X.shape[1], 1.0), Cs):
             started = time.process_time()
             with warnings.catch_warnings():
@@ -300,11 +305,11 @@ def main(argv=None) -> int:
     parser.add_argument("--many", action="store_true")
     parser.add_argument("--beside", action="store_true")
     parser.add_argument("--classes", type=int, default=1000)
-    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--rows", type=int, help="of each set, drawn at random; default: all, --many: 100000")
     args = parser.parse_args(argv)
     costs = [float(text) for text in args.C.split(",")]
     if args.many:
-        many(args.classes, args.rows, costs, args.limit, args.beside)
+        many(args.classes, args.rows or 100_000, costs, args.limit, args.beside)
         return 0
     if args.kernels:
         kernels(args.sets.split(",") if args.sets else KERNEL_SETS, costs, args.limit)
@@ -317,8 +322,9 @@ def main(argv=None) -> int:
     train_ours(np.eye(3), np.arange(3.0), 1.0, {})  # modules are loaded once, not in every process
     names = args.sets.split(",") if args.sets else SPEED_SETS
     for name, X, y in loaded(names):
+        X, y = some_rows(X if args.raw else scaled(X), y, args.rows or len(y))
         for C in costs:
-            compare(name, X if args.raw else scaled(X), y, C, args.limit)
+            compare(name, X, y, C, args.limit)
     return 0
 
 

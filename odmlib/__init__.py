@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from odmlib.selection.cross_validation import CrossValidation
     from odmlib.selection.grid import GridPoint, GridResult, grid_search
     from odmlib.selection.leave_one_out import LeaveOneOut
+    from odmlib.selection.streaming import train_stream
     from odmlib.selection.training import cross_validate, leave_one_out, train
 
 # where each public name lives: imported at first use, so that the tools start fast
@@ -57,6 +58,7 @@ _HOMES = {
     "DataCheck": "odmlib.data.checking",
     "write_data": "odmlib.data.writing",
     "train": "odmlib.selection.training",
+    "train_stream": "odmlib.selection.streaming",
     "compress": "odmlib.selection.compressing",
     "Model": "odmlib.model.model",
     "load_model": "odmlib.model.text_format",
@@ -111,6 +113,7 @@ __all__ = [
     "save_foreign_model",
     "save_onnx",
     "train",
+    "train_stream",
     "write_data",
 ]
 

@@ -1,9 +1,9 @@
 """Names of machines, kernels and more; LIBSVM's number for one is its position. Light: no numpy."""
 
 from odmlib.machines.declarations import DECLARATIONS
+from odmlib.machines.declarations.many_rows import APPROXIMATIONS as APPROXIMATIONS
+from odmlib.machines.declarations.many_rows import PARTITIONERS as PARTITIONERS
 from odmlib.machines.declarations.mcodm import RELAXATIONS as RELAXATIONS
-from odmlib.machines.declarations.sodm import APPROXIMATIONS as APPROXIMATIONS
-from odmlib.machines.declarations.sodm import PARTITIONERS as PARTITIONERS
 from odmlib.machines.declarations.ssodm import BALANCES as BALANCES
 
 MACHINES = tuple(DECLARATIONS)

@@ -46,7 +46,8 @@ ANY, FROM_0, ABOVE_0 = Number(), Number(0), Number(0, open_low=True)
 
 def _option(default: Any, usage: str, kind: Kind, help: str) -> Any:
     """A field of TrainOptions with what the command line needs."""
-    metadata = {"kind": kind, "help": help, "usage": usage, "flags": tuple(usage.split()[:-1])}
+    flags = tuple(word for word in usage.split() if word.startswith("-"))
+    metadata = {"kind": kind, "help": help, "usage": usage, "flags": flags}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -111,8 +112,8 @@ class TrainOptions:
         "kernel cache in MB, a hard cap")
     shrinking: bool = _option(True, "-h --shrinking 0|1", Switch(), "shrinking, 0 or 1")
     multiclass: str | None = _option(None, "--multiclass NAME", Choice(("ovo", "ovr"), "ovo or ovr"),
-        "more than two classes: ovo (one-vs-one) or ovr (one-vs-rest) (default ovr for linear and kmomd, "
-        "else ovo)")
+        "more than two classes: ovo (one-vs-one) or ovr (one-vs-rest) (default ovo; ovr for kmomd, "
+        "ssodm, and linear with more features than rows or too many pairs)")
     probability: bool = _option(False, "-b --probability 0|1", Switch(),
         "calibrated probabilities for predict_proba and odm-predict -b 1, 0 or 1")
     coverage: bool = _option(False, "--coverage 0|1", Switch(),
@@ -122,13 +123,18 @@ class TrainOptions:
     balance: str | float | Mapping = _declared("balance")
     max_disagree: float | None = _declared("max_disagree")
     max_cuts: int | None = _declared("max_cuts")
+    raw: bool = _declared("raw")
+    hard_margin: bool = _declared("hard_margin")
     partition: str = _declared("partition")
     partitions: int | None = _declared("partitions")
     levels: int | None = _declared("levels")
-    stop_level: int | None = _declared("stop_level")
+    stop_level: int | str | None = _declared("stop_level")
+    pass_up: str = _declared("pass_up")
     landmarks: int | None = _declared("landmarks")
     approx: str | None = _declared("approx")
     rank: int | None = _declared("rank")
+    eta: float | None = _declared("eta")
+    inner_steps: int | None = _declared("inner_steps")
     solver: str = _option("auto", "--solver NAME", Kind(), _solver_help())
     threads: int | None = _option(None, "-j --threads N", Whole(1, MAX_THREADS),
         "threads (default: the cores this process may use)")
@@ -167,7 +173,8 @@ class TrainOptions:
             )
         if self.max_vectors is not None and self.declaration.learns != "classes":
             raise ParameterError(
-                f"max_vectors (--max-vectors) is for machines that tell classes apart, found {self.machine}"
+                f"max_vectors (--max-vectors) is for machines that tell classes apart, found {self.machine}; "
+                "use approx nystrom (--approx nystrom --rank N)"
             )
         self._refuse_options_of_others()
         names, place = self.declaration.solvers(self)
@@ -178,9 +185,9 @@ class TrainOptions:
 
     def _refuse_options_of_others(self) -> None:
         for number, machine in enumerate(DECLARATIONS.values()):
-            if machine.exclusive and machine.name != self.machine:
+            if machine.exclusive:
                 for name in machine.options:
-                    if machine.given(self, name):
+                    if name not in self.declaration.options and machine.given(self, name):
                         whose = f"machine {machine.name} (-s {number})"
                         raise ParameterError(f"{flag_of(name)} is for {whose}, found machine {self.machine}")
 
@@ -228,11 +235,11 @@ def without_effect(options: TrainOptions, given: Collection[str]) -> Iterator[st
     for name in ("degree", "gamma", "coef0"):
         if name in given and name not in numbers:
             yield f"{flag_of(name)} has no effect with kernel {options.kernel}"
-    own = {name: other for other in DECLARATIONS.values() for name in other.options}
+    own = {name for other in DECLARATIONS.values() for name in other.options}
     for name in given:
         unused = name in ("nu", "theta", "lambda1", "lambda2") and name not in machine.parameters
         unused = unused or (name == "bias" and not machine.has_bias)
-        if unused or (name in own and own[name].name != machine.name):
+        if unused or (name in own and name not in machine.options):
             yield f"{flag_of(name)} has no effect with machine {machine.name}"
 
 

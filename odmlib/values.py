@@ -123,18 +123,21 @@ class Number(Kind):
 
 
 class Whole(Kind):
-    """A whole number from `low` to `high`."""
+    """A whole number from `low` to `high`, or `word`."""
 
-    def __init__(self, low: int, high: int):
-        self.low, self.high = low, high
+    def __init__(self, low: int, high: int, word: str | None = None):
+        self.low, self.high, self.word = low, high, word
 
-    def read(self, text: str) -> int:
-        return read_whole(text)
+    def read(self, text: str) -> int | str:
+        return text if text == self.word else read_whole(text)
 
     def fault(self, value: Any) -> str | None:
         if isinstance(value, Integral) and self.low <= int(value) <= self.high:
             return None
-        return f"a whole number from {self.low} to {self.high}, found {shown_value(value)}"
+        if isinstance(value, str) and value == self.word:
+            return None
+        also = "" if self.word is None else f" or {self.word!r}"
+        return f"a whole number from {self.low} to {self.high}{also}, found {shown_value(value)}"
 
 
 class Choice(Kind):

@@ -233,9 +233,11 @@ def range_of(option) -> re.Match | None:
 
 
 def accepts(option, value: float) -> bool:
-    """Whether the value is taken, by the machine that the row begins with where it does."""
-    machine = re.match(r"`(\w+)`:", row_of(option)[2])
-    machine = {"machine": machine[1]} if machine else {}
+    """Whether the value is taken, by the first machine (and its linear solver) that the row begins with."""
+    found = re.match(r"`(\w+)`(?:, `\w+`)*(?:, solver `(\w+)`)?:", row_of(option)[2])
+    machine = {"machine": found[1]} if found else {}
+    if found and found[2]:
+        machine |= {"kernel": "linear", "solver": found[2]}
     try:
         TrainOptions(**machine, **{option.name: int(value) if float(value).is_integer() else value})
     except ParameterError:

@@ -41,13 +41,18 @@ GOOD = {
     "balance": ["band", "equal", 0.3, {1: 0.2, 2: 0.8}, {"a": np.float64(0.5)}],
     "max_disagree": [None, 0, 0.1, 1],
     "max_cuts": [None, 0, 1000],
+    "raw": [False, 0],
+    "hard_margin": [False, 0],
     "partition": ["stratified-class"],
     "partitions": [None],
     "levels": [None],
     "stop_level": [None],
+    "pass_up": ["support"],
     "landmarks": [None],
     "approx": [None],
     "rank": [None],
+    "eta": [None],
+    "inner_steps": [None],
     "solver": ["auto", "working-set"],
     "threads": [None, 1, 1024],
     "seed": [0, 2**63 - 1, np.int32(7)],
@@ -87,13 +92,18 @@ BAD = {
     "balance": ["", "Band", "fraction", "0.3", 0, 1, -0.1, {}, {1: 0}, {1: "a"}, None, *NOT_FINITE],
     "max_disagree": [-0.1, 1.1, *NO_NUMBERS, *NOT_FINITE],
     "max_cuts": [-1, 1001, 1.5, *NO_NUMBERS, *NOT_FINITE],
+    "raw": [2, -1, "1", None, "no"],
+    "hard_margin": [2, -1, "1", None, "no"],
     "partition": ["", "Random", None, 1],
     "partitions": [0, -1, 1.5, 2**31, *NO_NUMBERS, *NOT_FINITE],
     "levels": [-1, 31, 1.5, *NO_NUMBERS, *NOT_FINITE],
-    "stop_level": [-1, 31, 1.5, *NO_NUMBERS, *NOT_FINITE],
+    "stop_level": [-1, 31, 1.5, "Auto", *NO_NUMBERS, *NOT_FINITE],
+    "pass_up": ["", "All", None, 1],
     "landmarks": [0, -1, 1.5, 2**31, *NO_NUMBERS, *NOT_FINITE],
     "approx": ["", "Nystrom", 1],
     "rank": [0, -1, 1.5, 2**31, *NO_NUMBERS, *NOT_FINITE],
+    "eta": [0, -1, *NO_NUMBERS, *NOT_FINITE],
+    "inner_steps": [0, -1, 1.5, *NO_NUMBERS, *NOT_FINITE],
     "solver": ["", "newton", "fast", None, 1],
     "threads": [0, -1, 1025, 1.5, *NO_NUMBERS, *NOT_FINITE],
     "seed": [-1, 2**63, 1.5, None, *NO_NUMBERS, *NOT_FINITE],
@@ -159,9 +169,11 @@ def test_mcodm_has_solvers_of_its_own():
 
 
 def test_every_declared_option_is_an_option():
-    names = [name for machine in DECLARATIONS.values() for name in machine.options]
-    assert len(names) == len(set(names))
-    assert set(names) <= {option.name for option in option_fields()}
+    declared = {}
+    for machine in DECLARATIONS.values():
+        for name, option in machine.options.items():
+            assert declared.setdefault(name, option) is option  # machines may share one, not its name alone
+    assert set(declared) <= {option.name for option in option_fields()}
 
 
 def test_defaults_of_the_bias():
@@ -233,9 +245,10 @@ def message_of(given: dict) -> str | None:
 
 def test_wrong_combinations_have_the_messages_of_old():
     """The file was written by version 0.1.0, with these exceptions: nu may be above 1, None is the default of
-    nu and theta, gamma may be mean, mcodm and odm name their own solvers, linear blocks of sodm may have
-    strata, an option of sodm for another machine is told before a wrong solver is, long flags stand alone,
-    and a name in capitals gets a suggestion."""
+    nu and theta, gamma may be mean, mcodm, odm and odml name their own solvers, linear blocks of sodm may
+    have strata, its linear machines levels, and its stop level may be auto, an option of sodm for another
+    machine is told before a wrong solver is, long flags stand alone, and a name in capitals gets a
+    suggestion."""
     cases = json.loads((Path(__file__).parent / "option_messages.json").read_text())
     for case in cases:
         if case["given"] in ({"nu": None}, {"theta": None}):

@@ -85,7 +85,7 @@ def _accuracy_line(theirs, labels, y):
 def test_linear_values_are_liblinears(linear, capsys):
     y, x = ours.svm_read_problem(DATA / "iris.txt")
     # nu = theta = 0: the squared hinge of LIBLINEAR's -s 2
-    m = ours.svm_train(y, x, "-t 0 -n 0 -p 0 -c 1 -e 1e-8 -B 1 -q")
+    m = ours.svm_train(y, x, "-t 0 --multiclass ovr -n 0 -p 0 -c 1 -e 1e-8 -B 1 -q")
     M = linear.train(y, x, "-s 2 -c 1 -e 1e-8 -B 1 -q")
     labels, _, values = ours.svm_predict(y, x, m, "-q")
     their_labels, _, their_values = linear.predict(y, x, M, "-q")

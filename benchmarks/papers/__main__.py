@@ -3,11 +3,12 @@
     python -m benchmarks.papers                        list them
     python -m benchmarks.papers odm.table3             run one
     python -m benchmarks.papers odm.table3 --quick     ... a sample: few repeats, a coarse grid
+    python -m benchmarks.papers odm.table3 --repeats 3 --sets house sonar      a part, as printed
     python -m benchmarks.papers --all                  everything that the data at hand allow (days)
 
-Results go to the folder --out (default: papers): NAME.csv with all numbers, NAME.md with the page,
-NAME.svg with the pictures. A run that was ended with Ctrl-C goes on where it stopped. Data sets: python
--m benchmarks.data
+--repeats and --sets run a part of the printed protocol; more parts add to the same files. Results go to the
+folder --out (default: papers): NAME.csv with all numbers, NAME.md with the page, NAME.svg with the pictures.
+A run that was ended with Ctrl-C goes on where it stopped. Data sets: python -m benchmarks.data
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     from benchmarks import data
     from benchmarks._common import interruptible
     from benchmarks.papers._study import page, run_study, say
+    from benchmarks.papers.sodm import SPARK_MASTER
     from benchmarks.papers.studies import STUDIES
 
     parser = argparse.ArgumentParser(
@@ -33,6 +35,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="few repeats and a coarse grid")
+    parser.add_argument("--repeats", type=int, metavar="N", help="only the first N repeats; run more later")
+    parser.add_argument("--sets", nargs="+", default=(), metavar="SET", help="only these sets")
+    parser.add_argument(
+        "--spark",
+        metavar="MASTER",
+        help="for sodm.figure2.spark: {n} in it becomes the number of cores, as in 'local[{n}]'",
+    )
     parser.add_argument("--all", action="store_true", help="all studies")
     parser.add_argument("--out", type=Path, default=Path("papers"), help="folder of the results")
     arguments = parser.parse_args(argv)
@@ -40,6 +49,15 @@ def main(argv: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"no study '{unknown[0]}'; there are {', '.join(STUDIES)}")
     names = list(STUDIES) if arguments.all else arguments.names
+    if arguments.spark:
+        os.environ[SPARK_MASTER] = arguments.spark
+    elif arguments.all:
+        names = [name for name in names if not STUDIES[name].needs_spark]
+    elif any(STUDIES[name].needs_spark for name in names):
+        parser.error("this study needs a Spark master, such as --spark 'local[{n}]'")
+    for one in arguments.sets:
+        if not any(one in STUDIES[name].sets for name in names):
+            parser.error(f"no set '{one}' in {', '.join(names)}")
     if not names:
         print(f"{'name':<14} {'hours':>6} {'sets':>7}  what it is")
         for name, study in STUDIES.items():
@@ -52,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         arguments.out.mkdir(parents=True, exist_ok=True)
         for name in names:
             study = STUDIES[name]
-            results = run_study(study, arguments.out, arguments.quick, say)
+            results = run_study(study, arguments.out, arguments.quick, say, arguments.repeats, arguments.sets)
             text = page(study, results, arguments.quick, arguments.out)
             target = arguments.out / f"{name}{'.quick' if arguments.quick else ''}.md"
             target.write_text(text)

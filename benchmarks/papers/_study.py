@@ -13,7 +13,8 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,23 +47,44 @@ class Study:
     logarithmic: bool = False  # the x axis
     quick_sets: tuple[str, ...] | None = None
     note: str = ""
+    needs_spark: bool = False  # a master, given by --spark
 
     def cells(self, quick: bool) -> Iterator[Cell]:
+        """All sets for a repeat before the next repeat: a run that is ended early is a sample of all sets."""
         sets = self.quick_sets if quick and self.quick_sets is not None else self.sets
-        for name in sets:
-            for repeat in range(self.quick_repeats if quick else self.repeats):
+        for repeat in range(self.repeats_of(quick)):
+            for name in sets:
                 for method in self.methods:
                     yield name, repeat, method
 
+    def repeats_of(self, quick: bool) -> int:
+        return self.quick_repeats if quick else self.repeats
 
-def run_study(study: Study, folder: Path, quick: bool, talk: Callable[[str], None]) -> Results:
-    """Run the cells that are not in the file yet. Sets that are not here are left out, with a line."""
+
+def run_study(
+    study: Study,
+    folder: Path,
+    quick: bool,
+    talk: Callable[[str], None],
+    most_repeats: int | None = None,
+    sets: Collection[str] = (),
+) -> Results:
+    """Run the cells that are not in the file yet, and return all that it holds then.
+
+    `most_repeats` and `sets` (none: all) run a part of the study. Sets that are not here are left out, with
+    a line.
+    """
     path = folder / f"{study.name}{'.quick' if quick else ''}.csv"
     results = read_results(path)
-    missing = {name for name in study.sets if not data.is_here(name)}
+    wanted = [name for name in study.sets if not sets or name in sets]
+    missing = {name for name in wanted if not data.is_here(name)}
     for name in sorted(missing):
         talk(f"{name}: left out, not here (python -m benchmarks.data get {name})")
-    cells = [cell for cell in study.cells(quick) if cell[0] not in missing]
+    cells = [
+        cell
+        for cell in study.cells(quick)
+        if cell[0] in wanted and cell[0] not in missing and (most_repeats is None or cell[1] < most_repeats)
+    ]
     to_do = [cell for cell in cells if cell not in results]
     if len(to_do) < len(cells):
         talk(f"{len(cells) - len(to_do)} of {len(cells)} cells are in {path} already")
@@ -85,7 +107,7 @@ def run_study(study: Study, folder: Path, quick: bool, talk: Callable[[str], Non
                 f"{study.name} {done + 1}/{len(to_do)}: {' '.join(map(str, cell))}: {shown}; "
                 f"{_duration(left)} left"
             )
-    return {cell: results[cell] for cell in cells if cell in results}
+    return {cell: results[cell] for cell in study.cells(quick) if cell in results}
 
 
 def read_results(path: Path) -> Results:
@@ -138,13 +160,14 @@ def compared(ours: Mapping[int, float], theirs: Mapping[int, float]) -> int:
 
 def page(study: Study, results: Results, quick: bool, folder: Path) -> str:
     """The study as Markdown; a figure also as a picture in the folder."""
-    repeats = study.quick_repeats if quick else study.repeats
     lines = [f"# {study.name}: {study.title}", ""]
-    kind = f"`--quick`: {repeats} repeats and a coarse grid" if quick else f"{repeats} repeats"
+    names = [name for name in study.sets if any(cell[0] == name for cell in results)]
+    done = repeats_run(results)
+    kind = f"{_several(done.values())} of {study.repeats_of(quick)} repeats on {len(names)} sets"
+    kind = f"`--quick`: {kind}, a coarse grid" if quick else kind
     lines += [f"Made by `python -m benchmarks.papers {study.name}{' --quick' * quick}` ({kind}).", ""]
     if study.note:
         lines += [study.note, ""]
-    names = [name for name in study.sets if any(cell[0] == name for cell in results)]
     if study.axes is None:
         lines += list(_table(study, results, names))
     else:
@@ -153,6 +176,18 @@ def page(study: Study, results: Results, quick: bool, folder: Path) -> str:
     if absent:
         lines += ["", f"Not run: {', '.join(absent)}."]
     return "\n".join(lines) + "\n"
+
+
+def repeats_run(results: Results) -> Counter[str]:
+    """Set: how many repeats there are of it."""
+    return Counter(name for name, _ in {cell[:2] for cell in results})
+
+
+def _several(counts: Collection[int]) -> str:
+    if not counts:
+        return "0"
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _table(study: Study, results: Results, names: list[str]) -> Iterator[str]:
@@ -228,7 +263,7 @@ def _figure(study: Study, results: Results, names: list[str], folder: Path, quic
         yield f"## {chart.title}"
         yield ""
         places = sorted({x for one in chart.series for x in one.x})
-        if len(places) > 12:
+        if len(places) > 12 and all(one.x == places for one in chart.series):
             places = places[:: math.ceil(len(places) / 12)]
         yield f"| {study.axes[0]} | " + " | ".join(one.name for one in chart.series) + " |"
         yield "|---" * (len(chart.series) + 1) + "|"

@@ -15,6 +15,8 @@ cdef class Rows:
 
     # <x_i, w>
     cdef double dot(self, index_t i, const double *w) noexcept nogil
+    # sum of |x_ij w_j|
+    cdef double absolute_dot(self, index_t i, const double *w) noexcept nogil
     # sums[c] += <column c of weights (n_columns x n), x_i>
     cdef void dots(self, index_t i, const double *weights, index_t n, double *sums) noexcept nogil
     # w += step x_i

@@ -5,6 +5,7 @@ the data alone, so a result does not depend on the number of threads.
 """
 
 cimport cython
+from libc.math cimport fabs
 from libc.string cimport memset
 
 from odmlib._core.parallel cimport odm_task, parallel_for
@@ -49,6 +50,15 @@ cdef class Rows:
             total += self.values[k] * w[self.indices[k]]
         if self.bias != 0:
             total += self.bias * w[self.n_columns - 1]
+        return total
+
+    cdef double absolute_dot(self, index_t i, const double *w) noexcept nogil:
+        cdef double total = 0.0
+        cdef index_t k
+        for k in range(self.indptr[i], self.indptr[i + 1]):
+            total += fabs(self.values[k] * w[self.indices[k]])
+        if self.bias != 0:
+            total += fabs(self.bias * w[self.n_columns - 1])
         return total
 
     cdef void dots(self, index_t i, const double *weights, index_t n, double *sums) noexcept nogil:
@@ -115,6 +125,10 @@ cdef class Rows:
         """|x_i|^2 of every row, bias column included."""
         return squared_norms(self.indptr, self.values, self.bias * self.bias)
 
+    def row_lengths(self):
+        """How many values each row has, bias column included."""
+        return np.diff(np.asarray(self.indptr)) + (1 if self.bias != 0 else 0)
+
     def _chunk_starts(self, index_t sums_per_chunk):
         """Rows at which chunks of about equal work begin, for tasks that keep `sums_per_chunk` doubles each."""
         if sums_per_chunk in self.starts:
@@ -138,6 +152,19 @@ cdef class Rows:
         cdef double[::1] out = scores
         each_chunk(self, product_chunk, data_of(w), 1, data_of(out), threads)
         return scores
+
+    def absolute_product(self, const double[::1] w, int threads=1):
+        """|X| |w|, of the absolute values of all numbers"""
+        require(w.shape[0] == self.n_columns)
+        sums = np.empty(self.n_rows)
+        cdef double[::1] out = sums
+        each_chunk(self, absolute_chunk, data_of(w), 1, data_of(out), threads)
+        return sums
+
+    def absolute_transposed_product(self, const double[::1] u, int threads=1):
+        """|X|' |u|, of the absolute values of all numbers"""
+        require(u.shape[0] == self.n_rows)
+        return summed(self, add_absolute, data_of(u), NULL, self.n_columns, threads)
 
     def products(self, const double[:, ::1] weights, int threads=1):
         """X W for several outputs (columns of W): (rows x outputs)"""
@@ -257,6 +284,13 @@ cdef void product_chunk(void *context, index_t chunk) noexcept nogil:
         job.out[i] = (<Rows>job.rows).dot(i, job.vector)
 
 
+cdef void absolute_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef Job *job = <Job *>context
+    cdef index_t i
+    for i in range(job.starts[chunk], job.starts[chunk + 1]):
+        job.out[i] = (<Rows>job.rows).absolute_dot(i, job.vector)
+
+
 cdef void quadratic_chunk(void *context, index_t chunk) noexcept nogil:
     cdef Job *job = <Job *>context
     cdef index_t i
@@ -298,6 +332,15 @@ cdef void sum_chunk(void *context, index_t chunk) noexcept nogil:
 cdef void add_row(Rows rows, index_t i, double coefficient, const double *vector, double *sums) noexcept nogil:
     """sums += coefficient x_i"""
     rows.add(i, coefficient, sums)
+
+
+cdef void add_absolute(Rows rows, index_t i, double coefficient, const double *vector, double *sums) noexcept nogil:
+    """sums += |coefficient| |x_i|"""
+    cdef index_t k
+    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+        sums[rows.indices[k]] += fabs(coefficient * rows.values[k])
+    if rows.bias != 0:
+        sums[rows.n_columns - 1] += fabs(coefficient * rows.bias)
 
 
 cdef void add_image(Rows rows, index_t i, double coefficient, const double *vector, double *sums) noexcept nogil:

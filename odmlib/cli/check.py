@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from odmlib.cli.common import one_line, run_tool
 from odmlib.cli.parser import ToolParser, positive_whole_number
+from odmlib.cli.tables import add_table_options, is_table
 from odmlib.values import read_whole
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ ADVISED = 3  # exit code of --strict
 DESCRIPTION = """\
 Check data in LIBSVM format: every fault with line and column (not only the first), then
 statistics and advice about the rows without fault. data_file may be - (standard input)
-and packed with gzip, bzip2 or xz.
+and packed with gzip, bzip2 or xz. Of a table (CSV, TSV, Parquet, Arrow) the first fault is told.
 """
 
 EXAMPLES = """\
@@ -38,15 +39,20 @@ exit codes: 0 no fault, 1 faults found (or no file to read), 2 bad usage,
 
 def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
-    from odmlib.data.checking import check_data
+    from odmlib.data.checking import check_data, check_table
     from odmlib.data.files import open_output
 
-    check = check_data(
-        arguments.data_file,
-        features=arguments.features,
-        zero_based=arguments.zero_based,
-        max_faults=arguments.faults if arguments.faults > 0 else None,
-    )
+    if is_table(arguments, arguments.data_file):
+        check = check_table(
+            arguments.data_file, arguments.label, arguments.one_hot, False if arguments.no_header else None
+        )
+    else:
+        check = check_data(
+            arguments.data_file,
+            features=arguments.features,
+            zero_based=arguments.zero_based,
+            max_faults=arguments.faults if arguments.faults > 0 else None,
+        )
     if arguments.json is not None:
         import json
 
@@ -70,6 +76,7 @@ def make_parser() -> ToolParser:
     parser.option("--json FILE", "write all as JSON; - is stdout, then without the text")
     parser.option("--strict", f"exit with {ADVISED} where there is advice")
     parser.option("-q --quiet", "only faults and how many there are")
+    add_table_options(parser)
     return parser
 
 

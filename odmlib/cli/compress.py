@@ -10,6 +10,7 @@ from functools import partial
 from odmlib.cli import reports
 from odmlib.cli.common import bad_values_as_usage, refuse_overwriting, run_tool, shown_name, warn
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
+from odmlib.cli.tables import add_table_options
 
 PROGRAM = "odm-compress"
 
@@ -56,7 +57,7 @@ def run(argv: Sequence[str]) -> int:
             check_compressible(model)
         except ParameterError as error:
             raise OdmError(f"{shown_name(source)}: {error}") from None
-        rows, labels = RowsForModels(data, arguments.threads).read(model) if data else (None, None)
+        rows, labels = RowsForModels(data, arguments).read(model) if data else (None, None)
         with warnings.catch_warnings(record=True) as caught, bad_values_as_usage():
             warnings.simplefilter("always")
             smaller = compress(model, rows, labels, **wanted, threads=arguments.threads)
@@ -88,6 +89,7 @@ def make_parser() -> ToolParser:
     parser.option("--json FILE", "write the report as JSON; - is stdout, then the text goes to stderr")
     parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
     parser.option("-q --quiet", "do not print the report")
+    add_table_options(parser, one_hot=False)
     parser.add_argument("model_file")
     parser.add_argument("data_file", nargs="?")
     parser.add_argument("smaller_file")

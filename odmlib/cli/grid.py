@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
@@ -21,7 +21,9 @@ from odmlib.errors import OdmError
 from odmlib.values import read_number, read_whole
 
 if TYPE_CHECKING:
+    from odmlib.data.dataset import Dataset
     from odmlib.data.problem import Problem
+    from odmlib.data.row_store import RowStore
     from odmlib.options import TrainOptions
     from odmlib.selection.grid import GridPoint, GridResult
     from odmlib.selection.grid_file import ResultFile
@@ -116,7 +118,9 @@ def add_grid_options(parser: ToolParser) -> None:
         help = f"{powers}{what}: begin,end,step, or null (default {default})"
         parser.option(f"{flag} B,E,S", help, type=span, group=GROUP, dest="range_" + flag[1:])
     parser.option("-v N", "folds (default 5)", type=read_whole, group=GROUP)
-    parser.option("--loo", "leave-one-out from one fit instead of folds (odm, odmr)", group=GROUP)
+    parser.option("--loo", "leave-one-out from one fit instead of folds (odml, odm, odmr)", group=GROUP)
+    extend = "if the best point lies on an edge of the grid, go one step beyond, at most N times (default 0)"
+    parser.option("--extend N", extend, type=read_whole, group=GROUP, default=0)
     refine = "N more rounds around the best, each with half the steps (default 0)"
     parser.option("--refine N", refine, type=read_whole, group=GROUP, default=0)
 
@@ -174,6 +178,7 @@ def wanted_axes(
 def search_grid(
     arguments: argparse.Namespace, options: TrainOptions, axes: dict[str, list[float]], out: str, png: str
 ) -> GridPoint:
+    from odmlib.selection.grid import search
     from odmlib.selection.grid_file import ResultFile, head_line, read_points
 
     most = math.inf if options.declaration.learns == "targets" else 100.0
@@ -193,12 +198,15 @@ def search_grid(
         if not arguments.loo:
             reports.warn_of_many_folds(PROGRAM, followed.folds, problem)
         with nullcontext() if out == "null" else closing(ResultFile(out, ours, known)) as followed.file:
-            result, best = followed.run(problem, options, axes, refine=arguments.refine, known=known)
+            how = {"refine": arguments.refine, "extend": arguments.extend, "known": known}
+            result, best = followed.run(partial(search, problem, options, axes, **how))
+        for remark in () if arguments.quiet else edge_remarks(result):
+            say(PROGRAM, f"{remark}; --extend 3 goes on from there")
         unfinished = sum(point.unfinished for point in result.points)
         if unfinished:
             warn(PROGRAM, f"{unfinished} trainings did not converge")
         draw(result, png, arguments)
-        reports.write_report(report, followed.report(problem, options, result))
+        reports.write_report(report, followed.report(problem.rows, options, result))
         print(best_line(best), file=sys.stderr if arguments.json == "-" else sys.stdout, flush=True)
     return best
 
@@ -223,17 +231,13 @@ class FollowedSearch:
         self.result: GridResult | None = None
         self.started, self.done = 0.0, 0
 
-    def run(
-        self, problem: Problem, options: TrainOptions, axes: dict[str, list[float]], **how: Any
-    ) -> tuple[GridResult, GridPoint]:
+    def run(self, search: Callable[..., GridResult]) -> tuple[GridResult, GridPoint]:
         """All points and the best; interrupted: prints the best so far."""
-        from odmlib.selection.grid import search
-
         self.started = time.monotonic()
-        how |= {"folds": self.folds, "loo": self.loo, "tell": self.point, "progress": self.progress}
+        how: dict[str, Any] = {"loo": True} if self.loo else {"folds": self.folds}
         with self.line:
             try:
-                result = search(problem, options, axes, **how)
+                result = search(tell=self.point, progress=self.progress, **how)
             except (KeyboardInterrupt, Terminated):
                 self.line.clear()
                 if self.result is not None and self.result.best is not None:  # what is known is worth having
@@ -246,9 +250,9 @@ class FollowedSearch:
             warn(self.program, f"the time limit was reached: {known}")
         return result, result.best
 
-    def report(self, problem: Problem, options: TrainOptions, result: GridResult) -> dict[str, Any]:
+    def report(self, rows: Dataset | RowStore, options: TrainOptions, result: GridResult) -> dict[str, Any]:
         found = {"validation": self.validation, "search": result.report()}
-        return reports.report_head(problem, options) | found
+        return reports.report_head(rows, options) | found
 
     def point(self, point: GridPoint, result: GridResult) -> None:
         self.result = result
@@ -293,6 +297,16 @@ def best_line(best: GridPoint) -> str:
     return " ".join([*words, f"{best.rate:g}", *others])
 
 
+def edge_remarks(result: GridResult) -> Iterator[str]:
+    """A sentence for each parameter whose best value may lie beyond those tried."""
+    from odmlib.selection.grid import edges
+
+    for name, following in edges(result).items():
+        best = result.best.parameters[name] if result.best is not None else following
+        which = "largest" if following > best else "smallest"
+        yield f"the best {name}, {best:g}, is the {which} that was tried"
+
+
 def draw(result: GridResult, png: str, arguments: argparse.Namespace) -> None:
     """The heat map, as a picture where matplotlib is there, and as text for whoever watches."""
     from odmlib.plots.inside import tune_picture
@@ -324,16 +338,36 @@ def short_search(
 ) -> tuple[TrainOptions, dict[str, Any]]:
     """The options with the best C and gamma where they are not given, and the report; LIBLINEAR's lines."""
     from odmlib.machines.building import kernel_formula
-    from odmlib.selection.grid import check_searchable, is_searchable, values_of, with_parameters
+    from odmlib.selection.grid import check_searchable, is_searchable, search
 
     with bad_values_as_usage():
         check_searchable(options)
+    gammas: list[float] = []
+    if arguments.gamma is None and is_searchable("gamma", options):
+        scale = kernel_formula(problem.rows, options).gamma
+        gammas = [scale * 2.0**power for power in GAMMAS]
+    lower_is_better = problem.targets is not None
+    return short_search_of(
+        arguments, options, problem.rows, partial(search, problem), gammas, lower_is_better
+    )
+
+
+def short_search_of(
+    arguments: argparse.Namespace,
+    options: TrainOptions,
+    rows: Dataset | RowStore,
+    search: Callable[..., GridResult],  # of these rows: of options and axes
+    gammas: Sequence[float] = (),
+    lower_is_better: bool = False,
+) -> tuple[TrainOptions, dict[str, Any]]:
+    """`short_search`, wherever the rows are."""
+    from odmlib.selection.grid import values_of, with_parameters
+
     axes: dict[str, list[float]] = {}
     if arguments.C is None and arguments.lambda_ is None:
         axes["C"] = values_of("C", LINEAR_LOG2C if options.kernel == "linear" else SHORT_LOG2C)
-    if arguments.gamma is None and is_searchable("gamma", options):
-        scale = kernel_formula(problem.rows, options).gamma
-        axes["gamma"] = [scale * 2.0**power for power in GAMMAS]
+    if gammas:
+        axes["gamma"] = list(gammas)
     if not axes:
         raise UsageError("-C has nothing to search: -c (and -g) are given")
     to_stderr = "-" in (arguments.json, arguments.model_file, arguments.margins)
@@ -342,14 +376,14 @@ def short_search(
     if not arguments.quiet:
         how = "leave-one-out from one fit" if arguments.loo else f"{followed.folds}-fold cross validation"
         print(f"Doing parameter search with {how}.", file=stream, flush=True)
-    if problem.targets is not None:
+    if lower_is_better:
         followed.point_line = partial(short_point, measure="MSE")
         followed.best_line = partial(short_best, lower_is_better=True)
-    result, best = followed.run(problem, options.but(probability=False), axes)
-    if "C" in axes and best.parameters["C"] == max(axes["C"]):
-        warn("odm-train", "the best C is the largest tried; odm-grid -log2c tries others")
+    result, best = followed.run(partial(search, options.but(probability=False), axes))
+    for remark in () if arguments.quiet else edge_remarks(result):
+        say("odm-train", f"{remark}; odm-grid tries others")
     print(followed.best_line(best), file=stream, flush=True)
-    return with_parameters(options, best.parameters), followed.report(problem, options, result)
+    return with_parameters(options, best.parameters), followed.report(rows, options, result)
 
 
 def short_point(point: GridPoint, best: GridPoint, measure: str = "rate") -> str:

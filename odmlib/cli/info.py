@@ -37,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
     with open_wanted(arguments.json) as stream:
         write_report(stream, description(model))
     if arguments.json != "-":
-        print(f"{one_line(shown_name(arguments.model_file))}: {one_line(str(model.report['solver']))}")
+        print(f"{one_line(shown_name(arguments.model_file))}: {one_line(title(model))}")
         width = max(len(name) for name, _ in model.summary())
         for name, value in model.summary():
             print(f"  {name:{width}}  {one_line(value)}")
@@ -49,6 +49,13 @@ def make_parser() -> ToolParser:
     parser.option("--json FILE", "write all as JSON; - is stdout, then without the text")
     parser.add_argument("model_file")
     return parser
+
+
+def title(model: Model) -> str:
+    """The machine, or the program that the model comes from and that program's name for it."""
+    solver = str(model.report["solver"])
+    foreign = solver.startswith(("LIBSVM", "LIBLINEAR"))
+    return solver if foreign else f"{model.machine}, {model.formula.name} kernel"
 
 
 def description(model: Model) -> dict[str, Any]:

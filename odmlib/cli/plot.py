@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from odmlib.cli.common import bad_values_as_usage, run_tool, say, shown_name, warn
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number, terminal_columns
+from odmlib.cli.tables import add_table_options
 from odmlib.errors import OdmError
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def models_parser(kind: str, description: str) -> ToolParser:
     parser = new_parser(kind, description, "data_file model_file ...")
     parser.option("--names A,B,...", "names of the models (default: of their files)")
     parser.option("-j --threads N", "threads", type=positive_whole_number)
+    add_table_options(parser, one_hot=False)
     parser.add_argument("data_file")
     parser.add_argument("model_file", nargs="+")
     return parser
@@ -376,7 +378,7 @@ def models_on_data(arguments: argparse.Namespace) -> Iterator[tuple[str, Model, 
         raise UsageError("only one file can come from standard input")
     models = [load_model(path) for path in arguments.model_file]
     check_kinds(models, arguments)
-    data = RowsForModels(arguments.data_file, arguments.threads)
+    data = RowsForModels(arguments.data_file, arguments)
     for name, model in zip(names, models, strict=True):
         yield name, model, *data.read(model)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odmlib.cli.common import one_line, refuse_overwriting, run_tool, say, shown_name, warn
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
-from odmlib.cli.tables import add_table_options, is_table, read_test_table
+from odmlib.cli.tables import add_table_options, is_table, load_any_table, read_test_table
 from odmlib.errors import OdmError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from odmlib._core.arrays import Floats, Places
     from odmlib.data.dataset import Dataset
+    from odmlib.data.tables import Table
     from odmlib.model.model import Model
 
 PROGRAM = "odm-predict"
@@ -307,9 +308,9 @@ def coverage(text: str) -> float:
 def row_parts(arguments: argparse.Namespace, model: Model) -> Iterator[tuple[Dataset, NDArray | None]]:
     """The test rows and their labels, part by part; a table is read whole, and may have no labels."""
     if is_table(arguments, arguments.test_file):
-        table = read_test_table(arguments, arguments.test_file, model)
+        table = read_test_table(arguments, arguments.test_file, model.columns, model.n_features)
         return iter([(table.rows, table.labels)])
-    return RowsForModels(arguments.test_file, arguments.threads).parts(model)
+    return RowsForModels(arguments.test_file, arguments).parts(model)
 
 
 def no_labels(model: Model, n_rows: int) -> NDArray:
@@ -320,15 +321,21 @@ def no_labels(model: Model, n_rows: int) -> NDArray:
 
 
 class RowsForModels:
-    """Data for models that may count features in different ways; each way is read once."""
+    """Data for models that may count features in different ways; each way is read once.
 
-    def __init__(self, path: str, threads: int | None):
-        self.path, self.threads = path, threads
+    `arguments` has the threads and the table options of a tool. A table gives each model its own columns.
+    """
+
+    def __init__(self, path: str, arguments: argparse.Namespace):
+        self.path, self.threads, self.arguments = path, arguments.threads, arguments
         self.known: dict[bool, tuple[Dataset, Floats]] = {}
+        self.table: Table | None = None
 
-    def read(self, model: Model) -> tuple[Dataset, Floats]:
+    def read(self, model: Model) -> tuple[Dataset, NDArray]:
         from odmlib.data.reading import read_dataset
 
+        if is_table(self.arguments, self.path):
+            return self._from_table(model)
         precomputed = model.formula.name == "precomputed"
         zero_based = model.zero_based or precomputed
         if zero_based not in self.known:
@@ -339,6 +346,16 @@ class RowsForModels:
             self.known[zero_based] = read_dataset(self.path, zero_based=zero_based, threads=self.threads)
         rows, labels = self.known[zero_based]
         return self._as_the_model_takes_them(rows, model), labels
+
+    def _from_table(self, model: Model) -> tuple[Dataset, NDArray]:
+        from odmlib.data.tables import rows_like
+
+        if self.table is None:
+            self.table = load_any_table(self.arguments, self.path)
+        found = rows_like(self.table, self.arguments.label, model.columns, model.n_features)
+        if found.labels is None:
+            raise OdmError(f"{shown_name(self.path)}: there is no column of labels; --label names one")
+        return found.rows, found.labels
 
     def parts(self, model: Model) -> Iterator[tuple[Dataset, Floats]]:
         """The same part by part, as they come; nothing is kept."""

@@ -15,10 +15,14 @@ from odmlib.cli.common import say, shown_name, warn
 from odmlib.errors import OdmError, ParameterError, shell_words
 
 if TYPE_CHECKING:
+    from odmlib.data.dataset import Dataset
     from odmlib.data.problem import Problem
+    from odmlib.data.row_store import RowStore
     from odmlib.model.evaluation import Evaluation
     from odmlib.model.model import Model
     from odmlib.options import TrainOptions
+
+SCHEMES = {"ovo": "one-vs-one", "ovr": "one-vs-rest"}
 
 
 def teller(arguments: argparse.Namespace, program: str) -> Callable[[str], None]:
@@ -48,6 +52,7 @@ def tell_of_data(
     """What was read, and what its user may want to know before the work begins."""
     from odmlib.cli.training import given_options
     from odmlib.data.advice import targets_message, training_hints
+    from odmlib.machines.training import chosen_scheme
     from odmlib.options import without_effect
 
     tell = teller(arguments, program)
@@ -57,6 +62,10 @@ def tell_of_data(
     if (message := targets_message(problem)) is not None:
         warn(program, message)
     if not arguments.quiet:
+        if (chosen := chosen_scheme(problem, options)) is not None:
+            scheme, why = chosen
+            other = "ovr" if scheme == "ovo" else "ovo"
+            tell(f"{len(problem.labels)} classes, {SCHEMES[scheme]}: {why} (--multiclass {other} changes it)")
         for note in without_effect(options, given_options(arguments)):
             tell(f"note: {shell_words(note)}")
         for hint in training_hints(problem, options.kernel, shown_name(arguments.training_set_file)):
@@ -78,13 +87,16 @@ def describe_model(model: Model) -> Iterator[str]:
     yield f"{model.machine}, {model.formula.name} kernel: {parameters}"
     if tasks := report.get("tasks"):
         done = sum(task["status"] == "converged" for task in tasks)
-        scheme = {"ovo": "one-vs-one", "ovr": "one-vs-rest"}.get(model.scheme, model.scheme)
+        scheme = SCHEMES.get(model.scheme, model.scheme)
         yield f"{model.n_classes} classes, {scheme}: {done} of {len(tasks)} tasks converged"
     yield (
         f"{report['status']} after {report['iterations']} iterations ({report['solver']}), "
         f"{report['seconds']['train']:.2f} s: "
         f"objective {report['primal']:.6g}, relative gap {report['gap']:.1e}"
     )
+    if passes := report["details"].get("passes"):
+        drawn = report["details"]["sample_rows"]
+        yield f"{passes} passes over the cache; the start is the solution of {drawn} rows of it"
     if notes := report.get("semi_supervised"):
         yield from describe_search(notes)
     if approximation := report.get("approximation"):
@@ -106,6 +118,11 @@ def describe_model(model: Model) -> Iterator[str]:
         yield from describe_compression(compression)
     if shift := report["details"].get("shift"):
         yield f"the kernel is not positive semidefinite: trained with {shift:.3g} added to its diagonal"
+    if sample := report["details"].get("shift_sample_rows"):
+        yield (
+            "the gap is an estimate: whether the kernel is positive semidefinite was judged on a sample of "
+            f"{sample} rows"
+        )
     support = "" if model.n_support is None else f"{model.n_support} support vectors; "
     what = "residuals" if model.is_regression else "margins"
     yield (
@@ -165,15 +182,15 @@ def write_report(file: IO[str] | None, report: dict[str, Any]) -> None:
         print(json.dumps(plain(report), indent=2), file=file, flush=True)
 
 
-def report_head(problem: Problem, options: TrainOptions) -> dict[str, Any]:
+def report_head(rows: Dataset | RowStore, options: TrainOptions) -> dict[str, Any]:
     """What a report about several trainings begins with."""
     return {
         "version": __version__,
         "machine": options.machine,
         "kernel": options.kernel,
-        "rows": problem.rows.n_rows,
-        "features": problem.rows.n_features,
-        "nonzeros": problem.rows.n_nonzeros,
+        "rows": rows.n_rows,
+        "features": rows.n_features,
+        "nonzeros": rows.n_nonzeros,
         "threads": options.n_threads,
         "seed": options.seed,
     }
@@ -214,7 +231,7 @@ def evaluate_file(model: Model, path: str, arguments: argparse.Namespace) -> Eva
     from odmlib.cli.predict import RowsForModels
 
     try:
-        return model.evaluate(*RowsForModels(path, arguments.threads).read(model), arguments.threads)
+        return model.evaluate(*RowsForModels(path, arguments).read(model), arguments.threads)
     except ParameterError as error:
         raise OdmError(f"{shown_name(path)}: {error}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import logging
 import os
 import shutil
@@ -18,6 +19,8 @@ from typing import IO, TYPE_CHECKING, Any
 from odmlib.cli.common import bad_values_as_usage
 from odmlib.cli.parser import UsageError
 from odmlib.errors import OdmError, ParameterError
+from odmlib.machines.declarations.many_rows import AUTO
+from odmlib.machines.declarations.sodm import linear_by_levels
 from odmlib.options import TrainOptions
 
 if TYPE_CHECKING:
@@ -52,6 +55,10 @@ def check_spark_options(arguments: argparse.Namespace, options: TrainOptions) ->
         raise UsageError("--spark reads files where its tasks run, not standard input")
     if options.kernel == "linear" and options.partitions is not None:
         raise UsageError("--partitions has no meaning with kernel linear and --spark, which has its own")
+    if linear_by_levels(options):
+        raise UsageError("levels of a linear machine (--levels, ...) are not available with --spark")
+    if options.stop_level == AUTO or options.pass_up == "all":
+        raise UsageError("--stop-level auto and --pass-up all are not available with --spark")
     from odmlib.spark.limits import check_options
 
     with bad_values_as_usage():
@@ -67,7 +74,7 @@ def train_on_spark(arguments: argparse.Namespace, options: TrainOptions, progres
 
         grammar = Grammar(arguments.features, arguments.zero_based)
         name = arguments.training_set_file
-        blocks = file_blocks(spark.sparkContext, name, grammar)
+        blocks = file_blocks(spark, name, grammar)
         try:
             return train_blocks(blocks, options, files=True)
         except ParameterError as error:
@@ -78,7 +85,8 @@ def train_on_spark(arguments: argparse.Namespace, options: TrainOptions, progres
 @contextmanager
 def session(master: str) -> Iterator[Any]:
     """A Spark session; what goes wrong inside is one line."""
-    require_spark()
+    remote = master.startswith("sc://")
+    require_spark(java=not remote)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -88,8 +96,9 @@ def session(master: str) -> Iterator[Any]:
     local = master.startswith("local")
     if local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName("odm-train")
-    settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    builder = SparkSession.builder.appName("odm-train")
+    builder = builder.remote(master) if remote else builder.master(master)
+    settings = {} if remote else {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
     if local and "cluster" not in master:  # nobody else is to reach it
         settings |= {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1"}
         settings |= {"spark.driver.host": "127.0.0.1"}
@@ -101,10 +110,13 @@ def session(master: str) -> Iterator[Any]:
             try:
                 with java_talk_to(talk), processes_into(java):
                     spark = builder.getOrCreate()
+                    if remote:  # until it is asked something it has not looked for the server
+                        spark.range(1).count()
             except (Py4JError, PySparkException, OSError, RuntimeError) as error:
                 talk.seek(0)
                 told = talk.read().decode("utf-8", "replace")
-                raise OdmError(f"--spark {master}: {reason(told) or reason(str(error))}") from None
+                said = reason(told) or reason(str(error)) or str(error).partition("\n")[0]
+                raise OdmError(f"--spark {master}: {said or type(error).__name__}") from None
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own would ask Java first
         yield spark
@@ -145,15 +157,19 @@ def processes_into(found: list[subprocess.Popen]) -> Iterator[None]:
         vars(java_gateway)["Popen"] = usual
 
 
-def require_spark() -> None:
-    """OdmError where pyspark or Java is missing."""
+def require_spark(java: bool = True) -> None:
+    """OdmError where pyspark, Java (which Spark Connect does without) or what Connect needs is missing."""
     try:
         import pyspark  # noqa: F401
     except ImportError:
         raise OdmError("--spark needs pyspark, which is not installed: pip install 'odmlib[spark]'") from None
+    if not java:
+        if importlib.util.find_spec("grpc") is None:
+            raise OdmError("--spark sc:// needs grpcio, which is not installed: pip install 'odmlib[spark]'")
+        return
     home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else "java"
-    if shutil.which(java) is None:
+    program = os.path.join(home, "bin", "java") if home else "java"
+    if shutil.which(program) is None:
         where = f"JAVA_HOME is {home}" if home else "it is not on the PATH, and JAVA_HOME is not set"
         raise OdmError(f"--spark needs Java (17 or later for pyspark 4): {where}")
 

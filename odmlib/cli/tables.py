@@ -9,8 +9,7 @@ from odmlib.cli.parser import ToolParser
 from odmlib.names import is_table_name
 
 if TYPE_CHECKING:
-    from odmlib.data.tables import TableRows
-    from odmlib.model.model import Model
+    from odmlib.data.tables import Table, TableRows
 
 GROUP = "tables (CSV, TSV, Parquet, Arrow)"
 
@@ -33,20 +32,23 @@ def is_table(arguments: argparse.Namespace, path: str) -> bool:
     return arguments.csv or is_table_name(path)
 
 
+def load_any_table(arguments: argparse.Namespace, path: str) -> Table:
+    from odmlib.data.tables import load_table
+
+    return load_table(path, False if arguments.no_header else None)
+
+
 def read_training_table(arguments: argparse.Namespace, path: str) -> TableRows:
-    from odmlib.data.tables import load_table, training_rows
+    from odmlib.data.tables import training_rows
 
     one_hot = getattr(arguments, "one_hot", False)
-    return training_rows(load_table(path, _header(arguments)), arguments.label, one_hot)
+    return training_rows(load_any_table(arguments, path), arguments.label, one_hot)
 
 
-def read_test_table(arguments: argparse.Namespace, path: str, model: Model) -> TableRows:
-    """The columns that the model was trained on."""
-    from odmlib.data.tables import load_table, rows_like
+def read_test_table(
+    arguments: argparse.Namespace, path: str, columns: tuple[str, ...] | None, width: int
+) -> TableRows:
+    """The columns that a model was trained on, or that ranges were made of."""
+    from odmlib.data.tables import rows_like
 
-    table = load_table(path, _header(arguments))
-    return rows_like(table, arguments.label, model.columns, model.n_features)
-
-
-def _header(arguments: argparse.Namespace) -> bool | None:
-    return False if arguments.no_header else None
+    return rows_like(load_any_table(arguments, path), arguments.label, columns, width)

@@ -7,9 +7,10 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odmlib.cli import reports
 from odmlib.cli.common import refuse_overwriting, run_tool, warn
@@ -27,6 +28,7 @@ from odmlib.names import SEMI_SUPERVISED_MACHINES
 from odmlib.values import read_whole
 
 if TYPE_CHECKING:
+    from odmlib.cli.stream import Stored
     from odmlib.data.problem import Problem
     from odmlib.model.model import Model
     from odmlib.options import TrainOptions
@@ -54,6 +56,7 @@ examples:
   odm-train -s 5 --assigned found mixed.txt       unlabeled rows (label 0) help; their labels in found
   odm-scale -l 0 -s r a.txt | odm-train - m       from a pipe
   odm-train -s 6 --spark local[2] parts/ m        on Spark, from a directory of files
+  odm-train -t 0 --stream -m 500 big.txt m        data larger than memory, in at most 500 MB
 """
 
 
@@ -61,6 +64,9 @@ def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
     arguments.command = " ".join([PROGRAM, *argv])
     options = make_options(arguments)
+    from odmlib.cli.stream import stream_options
+
+    options = stream_options(arguments, options)
     if arguments.spark is not None:
         from odmlib.cli.spark import check_spark_options
 
@@ -82,8 +88,16 @@ def make_parser() -> ToolParser:
         "a model of the best is written only if named; odm-grid does more",
         group=WORK,
     )
-    left_out = "leave-one-out accuracy from one fit, and a proven bound; a model is written only if named"
+    left_out = (
+        "leave-one-out accuracy from one fit (odm: with a proven bound); a model is written only if named"
+    )
     parser.option("--loo", left_out, group=WORK)
+    stream = "train a linear machine (odm, svm, odml) on rows that do not fit into memory; -m caps the memory"
+    parser.option("--stream", stream, group=WORK)
+    cache_dir = "--stream: where its cache of the rows is written (default: the current directory)"
+    parser.option("--cache-dir FOLDER", cache_dir, group=WORK)
+    keep = "--stream: leave the cache for other runs on the same file; it is removed otherwise"
+    parser.option("--keep-cache", keep, group=WORK)
     parser.option("--json FILE", "write a machine-readable report of the run", group=OUTPUT)
     parser.option("--report FILE", "write a report of the run as one HTML page", group=OUTPUT)
     test = "test rows: prints the accuracy on them, and --report shows them"
@@ -95,8 +109,9 @@ def make_parser() -> ToolParser:
     parser.option("--assigned FILE", assigned, group=own_group("ssodm"))
     parser.option(
         "--spark MASTER",
-        "sodm: train on the Spark cluster of this master (local[2], spark://host:7077, yarn); "
-        "training_set_file may be a directory of files, or an address (hdfs://...)",
+        "sodm: train on the Spark cluster of this master (local[2], spark://host:7077, yarn), or on this "
+        "Spark Connect server (sc://host:15002); training_set_file may be a directory, or an address "
+        "(hdfs://...)",
         group=own_group("sodm"),
     )
     parser.option("-q --quiet", "say nothing but warnings and results", group=OUTPUT)
@@ -170,22 +185,26 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         reports.open_wanted(arguments.assigned) as assigned,
         reports.open_wanted(arguments.report) as page,
         reports.open_wanted(arguments.model_file, text=False) as stream,
+        ExitStack() as stack,
     ):
         started = time.perf_counter()
         tell, problem, read_seconds = reports.teller(arguments, PROGRAM), None, None
         serials, n_columns, found = None, 0, None
-        if arguments.spark is None:
+        if arguments.spark is None and not arguments.stream:
             problem, serials, n_columns = read_problem(arguments, options)
             read_seconds = time.perf_counter() - started
             reports.tell_of_data(PROGRAM, problem, options, arguments)
-        if arguments.search and problem is not None:
-            from odmlib.cli.grid import short_search
+        stored = None
+        if arguments.stream:
+            from odmlib.cli.stream import streamed_rows
 
-            options, found = short_search(arguments, options, problem)
+            stored = stack.enter_context(streamed_rows(arguments, options))
+        if arguments.search:
+            options, found = search(arguments, options, problem, stored)
             if not named:
                 reports.write_report(report, found)
                 return 0
-        trained = learn(arguments, options, problem)
+        trained = learn(arguments, options, problem, stored)
         if problem is None:
             rows_of = [trained.report[name] for name in ("rows", "features", "nonzeros")]
             tell(reports.describe_data(trained.labels, *rows_of))
@@ -219,8 +238,24 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
     return 0
 
 
-def learn(arguments: argparse.Namespace, options: TrainOptions, problem: Problem | None) -> Model:
-    """The model of the problem, or of files that Spark reads; its report has the trace of the training."""
+def search(
+    arguments: argparse.Namespace, options: TrainOptions, problem: Problem | None, stored: Stored | None
+) -> tuple[TrainOptions, dict[str, Any]]:
+    """The options that -C finds for the problem or the stream, and the report."""
+    if problem is not None:
+        from odmlib.cli.grid import short_search
+
+        return short_search(arguments, options, problem)
+    from odmlib.cli.stream import short_search_of_stream
+
+    assert stored is not None
+    return short_search_of_stream(arguments, options, stored)
+
+
+def learn(
+    arguments: argparse.Namespace, options: TrainOptions, problem: Problem | None, stored: Stored | None
+) -> Model:
+    """The model of the problem, of a stream, or of files that Spark reads; its report has the trace."""
     from odmlib.selection.training import train_model
     from odmlib.solvers.trace import Trace
 
@@ -229,6 +264,10 @@ def learn(arguments: argparse.Namespace, options: TrainOptions, problem: Problem
         traced = options.but(callback=trace)
         if problem is not None:
             model = train_model(problem, traced)
+        elif stored is not None:
+            from odmlib.cli.stream import train_on_stream
+
+            model = train_on_stream(traced, stored)
         else:
             from odmlib.cli.spark import train_on_spark
 
@@ -240,11 +279,13 @@ def learn(arguments: argparse.Namespace, options: TrainOptions, problem: Problem
 def warn_of_the_end(model: Model, options: TrainOptions) -> None:
     """Say what is not as the user would expect it."""
     from odmlib.machines.building import convergence_message
-    from odmlib.machines.ssodm import fallback_message
+    from odmlib.machines.ssodm import fallback_message, raw_message
     from odmlib.solvers.control import CONVERGED
 
     if (fallback := fallback_message(model.report)) is not None:
         warn(PROGRAM, fallback)
+    if (missed := raw_message(model.report)) is not None:
+        warn(PROGRAM, missed)
     if model.report["status"] != CONVERGED:
         warn(PROGRAM, convergence_message(model.report, options.tol))
 
@@ -267,6 +308,8 @@ def leave_one_out_line(model: Model, problem: Problem, options: TrainOptions) ->
 def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
     from odmlib.selection.cross_validation import TargetValidation, cross_validate, cross_validate_targets
 
+    if arguments.stream:
+        return validate_streamed(arguments, options)
     with reports.open_wanted(arguments.json) as report:
         started = time.perf_counter()
         problem, _, _ = read_problem(arguments, options)
@@ -290,8 +333,26 @@ def validate(arguments: argparse.Namespace, options: TrainOptions) -> int:
         found = {"folds": result.n_folds, **measures, "unfinished": result.unfinished}
         seconds = {"read": read_seconds, "train": time.perf_counter() - started, "write": None}
         reports.write_report(
-            report, reports.report_head(problem, options) | {"cross_validation": found, "seconds": seconds}
+            report,
+            reports.report_head(problem.rows, options) | {"cross_validation": found, "seconds": seconds},
         )
+    return 0
+
+
+def validate_streamed(arguments: argparse.Namespace, options: TrainOptions) -> int:
+    from odmlib.cli.stream import streamed_rows
+    from odmlib.machines.streaming import cross_validate_store
+
+    with reports.open_wanted(arguments.json) as report:
+        with streamed_rows(arguments, options) as stored:
+            accuracy, unfinished = cross_validate_store(*stored, options, arguments.v)
+            head = reports.report_head(stored[0], options)
+        if unfinished:
+            warn(PROGRAM, f"training did not converge in {unfinished} of {arguments.v} folds")
+        line = f"Cross Validation Accuracy = {100 * accuracy:g}%"
+        print(line, file=sys.stderr if arguments.json == "-" else sys.stdout, flush=True)
+        found = {"folds": arguments.v, "accuracy": accuracy, "unfinished": unfinished}
+        reports.write_report(report, head | {"cross_validation": found})
     return 0
 
 

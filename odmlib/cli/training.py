@@ -61,12 +61,15 @@ def add_training_options(parser: ToolParser, without: Sequence[str] = (), tables
             details["values"] = SOLVER_NAMES
         elif isinstance(kind, Choice):
             details["values"] = kind.names
+        if len(usage.split()) == len(option.metadata["flags"]):  # a switch; None: not given
+            del details["type"]
+            details["default"] = None
         if usage.startswith("-h "):  # LIBSVM's shrinking; a bare -h asks for help
             details |= {"alone": "--help", "choices": ("0", "1")}
             del details["type"]
         parser.option(usage, with_default(option), dest=option.name, **details)
     for machine in DECLARATIONS.values():
-        if machine.options:
+        if any(group_of(name) == own_group(machine.name) for name in machine.options):
             parser.fold(own_group(machine.name), machine.name)
 
 
@@ -132,8 +135,12 @@ def checked_options(arguments: argparse.Namespace) -> TrainOptions:
     if arguments.loo and options.machine not in LEAVE_ONE_OUT_MACHINES:
         known = ", ".join(LEAVE_ONE_OUT_MACHINES)
         raise UsageError(
-            f"--loo is for machine {known} (-n 0 -p 0: the SVM with squared loss); use -v N instead"
+            f"--loo is for machine {known} (odm -n 0 -p 0: the SVM with squared loss); use -v N instead"
         )
+    if arguments.loo and options.hard_margin:
+        raise UsageError("--loo is not for --hard-margin; use -v N instead")
+    if arguments.loo and options.approx is not None:
+        raise UsageError("--loo is not for --approx, whose landmarks depend on the row; use -v N instead")
     return options
 
 

@@ -12,10 +12,12 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from odmlib.data.dataset import Dataset
     from odmlib.data.problem import Problem
 
 WIDE_RANGE = 10.0  # values beyond: worth scaling
 UNEVEN_RANGES = 1000.0  # ratio of the widest feature to the narrowest one: worth scaling
+HALF_EMPTY = 0.5  # part of the entries that are stored, below which zeros should stay zero
 RARE_CLASS = 0.1  # part of the rows
 MANY_ROWS = 50_000  # kernels begin to cost minutes
 WIDE_DATA = 5_000  # features, beyond which linear machines are usually as good
@@ -73,7 +75,7 @@ def targets_message(problem: Problem) -> str | None:
         return None
     return (
         f"the labels look like targets of a regression: {found['classes']} different labels in "
-        f"{found['rows']} rows. A classifier takes each of them for a class"
+        f"{found['rows']} rows. A classifier takes each of them for a class; machine odmr learns targets"
     )
 
 
@@ -91,12 +93,17 @@ def looks_like_targets(found: dict[str, Any]) -> bool:
 
 def quick_statistics(problem: Problem) -> dict[str, Any]:
     """Statistics of training data that need no sorting of rows or columns."""
+    labels = label_statistics(problem) if _has_classes(problem) else {}
+    return row_statistics(problem.rows) | labels
+
+
+def row_statistics(rows: Dataset) -> dict[str, Any]:
+    """The part that is about features."""
     import numpy as np
 
-    rows = problem.rows
     entries, values = rows.n_rows * rows.n_features, rows.values
-    labels = label_statistics(problem) if _has_classes(problem) else {"rows": rows.n_rows}
-    return labels | {
+    return {
+        "rows": rows.n_rows,
         "features": rows.n_features,
         "density": rows.n_nonzeros / entries if entries else 0.0,
         "lowest": float(values.min(initial=0.0)),
@@ -128,19 +135,29 @@ def scale_advice(found: dict[str, Any], name: str) -> Iterator[str]:
     low, high = found["lowest"], found["highest"]
     file = "FILE" if name.startswith("<") else quote(name)
     made = "FILE" if name.startswith("<") else quote(os.path.basename(name))
-    zeros = " -l 0" if found["density"] < 0.5 else ""
-    scale = f"scale first (odm-scale{zeros} -s {made}.range {file} > {made}.scaled)"
+    flags = scaling_flags(found)
+    scale = f"scale first ({' '.join(['odm-scale', *flags])} -s {made}.range {file} > {made}.scaled)"
     if max(-low, high) > WIDE_RANGE:
-        if found.get("counts") and is_wide_and_sparse(found):
+        if "--norm" in flags:
+            what = "are counts up to" if found.get("counts") else "go up to"
             yield (
-                f"features are counts up to {_shown(high)}: rows of unit length train faster and better "
-                f"(odm-scale --norm l2 {file} > {made}.unit)"
+                f"features {what} {_shown(high)}: rows of unit length train faster and better "
+                f"({' '.join(['odm-scale', *flags])} {file} > {made}.unit)"
             )
         else:
             yield f"features range from {_shown(low)} to {_shown(high)}: {scale}"
-    elif found.get("widest_range", 0.0) > UNEVEN_RANGES * found.get("narrowest_range", 0.0):
+    elif "--norm" not in flags and found.get("widest_range", 0.0) > UNEVEN_RANGES * found.get(
+        "narrowest_range", 0.0
+    ):
         low, high = found["narrowest_range"], found["widest_range"]
         yield f"features have ranges from {low:.2g} to {high:.2g} wide: {scale}"
+
+
+def scaling_flags(found: dict[str, Any]) -> list[str]:
+    """The flags of odm-scale that suit the data: rows of unit length for text, and zeros that stay zero."""
+    if is_wide_and_sparse(found) and found["lowest"] >= 0:
+        return ["--norm", "l2"]
+    return ["-l", "0"] if found["density"] < HALF_EMPTY else []
 
 
 def label_advice(found: dict[str, Any]) -> Iterator[str]:

@@ -7,8 +7,9 @@ breaks it, are the reader's own.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from odmlib.data.files import Source, open_input
 from odmlib.data.labels import python_label
 from odmlib.data.reading import BLOCK_BYTES, allowed_indices, checked_features, text_blocks
 from odmlib.data.scaling import ColumnRanges
+from odmlib.data.tables import load_table, training_rows
 from odmlib.errors import DataFormatError
 
 FAULTS_PER_LINE = 20  # the rest of a line of garbage tells nothing new
@@ -97,6 +99,31 @@ def check_data(
         return check
     check.statistics = statistics(rows, labels, zero_based)
     check.statistics["lines_without_row"] = check.n_lines - check.n_faulty_lines - rows.n_rows
+    check.advice = list(advice(check.statistics, check.name))
+    return check
+
+
+def check_table(
+    source: Source, label: str | int | None = None, one_hot: bool = False, header: bool | None = None
+) -> DataCheck:
+    """`check_data` for a table, as `odmlib.read_table` reads it; its first fault is the only one.
+
+    >>> found = check_table(b"size,fruit\\n7,apple\\n3,cherry\\n2,cherry\\n")
+    >>> found.statistics["class_counts"], found.statistics["features"]
+    ({'cherry': 2, 'apple': 1}, 1)
+    """
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else "<bytes>"
+    check = DataCheck("<stdin>" if name == "-" else str(name))
+    try:
+        table = load_table(source, header)
+        check.n_lines = table.n_rows + (table.names is not None)
+        found = training_rows(table, label, one_hot)
+    except DataFormatError as error:
+        check.n_faults = check.n_faulty_lines = 1
+        check.faults.append(FaultFound(error.line or 0, error.column or 0, error.message))
+        return check
+    check.name = table.name
+    check.statistics = statistics(found.rows, cast(NDArray, found.labels))
     check.advice = list(advice(check.statistics, check.name))
     return check
 
@@ -183,7 +210,7 @@ def _mend(text: bytearray, fault: Fault, place: int, length: int) -> bool:
 # ---------------------------------------------------------------------------------------- statistics
 
 
-def statistics(rows: Dataset, labels: Floats, zero_based: bool = False) -> dict[str, Any]:
+def statistics(rows: Dataset, labels: NDArray, zero_based: bool = False) -> dict[str, Any]:
     """What the rows hold; entries that are not stored are zeros."""
     ranges = ColumnRanges.of(rows)
     constant = ranges.minimum == ranges.maximum
@@ -222,11 +249,11 @@ def statistics(rows: Dataset, labels: Floats, zero_based: bool = False) -> dict[
         },
         "smallest_class": int(counts.min()),
         "largest_class": int(counts.max()),
-        "whole_labels": bool((labels == np.floor(labels)).all()),
+        "whole_labels": labels.dtype.kind != "f" or bool((labels == np.floor(labels)).all()),
     }
 
 
-def count_duplicates(rows: Dataset, labels: Floats) -> tuple[int, int]:
+def count_duplicates(rows: Dataset, labels: NDArray) -> tuple[int, int]:
     """Rows whose features stood before already, and how many rows no machine can get right because rows of
     the same features have another label more often.
 

@@ -131,27 +131,38 @@ class Problem:
             return
         labeled = self.codes >= 0
         codes, weights = self.codes[labeled], self.weights[labeled]
-        present = self.labels[np.unique(codes)]
         if len(codes) == 0:
             raise ParameterError(f"no row has a label; {machine} needs labeled rows of two classes")
-        if len(present) < 2:
-            which, others = "all rows", ""
-            if not labeled.all():
-                which, others = "all labeled rows", ", the others count as unlabeled (--unlabeled LABEL)"
-            raise ParameterError(
-                f"{which} have the same label ({show_labels(present)}){others}; "
-                f"{machine} needs rows of two classes"
-            )
-        if not weights.any():
-            raise ParameterError(
-                "every row has weight 0 (row weight times class weight); nothing to train on"
-            )
-        weightless = np.bincount(codes, weights, minlength=len(self.labels)) == 0
-        if weightless.any():
-            label = show_labels(self.labels[weightless])
-            raise ParameterError(
-                f"no weight is left for label {label}; {machine} needs rows of every class with weight"
-            )
+        n = len(self.labels)
+        which, others = "all rows", ""
+        if not labeled.all():
+            which, others = "all labeled rows", ", the others count as unlabeled (--unlabeled LABEL)"
+        sums = np.bincount(codes, weights, minlength=n)
+        require_class_sums(self.labels, np.bincount(codes, minlength=n), sums, machine, which, others)
+
+
+def require_class_sums(
+    labels: NDArray,
+    n_rows: NDArray,
+    weights: NDArray,
+    machine: str,
+    which: str = "all rows",
+    others: str = "",
+) -> None:
+    """`Problem.require_classes` from the number of rows of each label and the sum of their weights."""
+    present = labels[n_rows > 0]
+    if len(present) < 2:
+        raise ParameterError(
+            f"{which} have the same label ({show_labels(present)}){others}; "
+            f"{machine} needs rows of two classes"
+        )
+    if not weights.any():
+        raise ParameterError("every row has weight 0 (row weight times class weight); nothing to train on")
+    if not weights.all():
+        label = show_labels(labels[weights == 0])
+        raise ParameterError(
+            f"no weight is left for label {label}; {machine} needs rows of every class with weight"
+        )
 
 
 def encode_marked_labels(y: Any, unlabeled: Any) -> tuple[Codes, NDArray]:
@@ -253,13 +264,18 @@ def check_sample_weights(sample_weight: Any, n_rows: int) -> Floats:
 
 
 def class_weights(wish: Mapping | str | None, labels: NDArray, codes: Codes) -> Floats:
+    """The weight of each label, for rows with these codes."""
+    return class_weights_of_counts(wish, labels, np.bincount(codes[codes >= 0], minlength=len(labels)))
+
+
+def class_weights_of_counts(wish: Mapping | str | None, labels: NDArray, counts: NDArray) -> Floats:
+    """The same from the number of rows of each label."""
     weights = np.ones(len(labels))
     if wish is None:
         return weights
     if isinstance(wish, str):
         if wish != "balanced":
             raise ParameterError(f"class_weight must be 'balanced' or a mapping, found {shown_value(wish)}")
-        counts = np.bincount(codes[codes >= 0], minlength=len(labels))
         return counts.sum() / (len(labels) * counts)
     if not isinstance(wish, Mapping):
         raise ParameterError(f"class_weight must be 'balanced' or a mapping, found {type(wish).__name__}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from array import array
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from odmlib.data.scaling import Scaling
 
 MAX_LINE_BYTES = 4096  # three numbers need less; a longer line is some other kind of file
+NAMES = b"columns"  # heads the names of a table's columns; svm-scale stops reading here
 LINES_PER_WRITE = 10_000
 MAX_INDEX_DIGITS = 20  # more digits are too large a number however they read
 
@@ -39,9 +41,11 @@ class TargetRange:
     maximum: float
 
 
-def read_range_file(
-    source: Source, zero_based: bool = False
-) -> tuple[Columns, Floats, Floats, float, float, TargetRange | None]:
+# columns, minima, maxima, lower and upper end, target, names: the arguments of Scaling
+Parts = tuple[Columns, Floats, Floats, float, float, TargetRange | None, tuple[str, ...] | None]
+
+
+def read_range_file(source: Source, zero_based: bool = False) -> Parts:
     """What a Scaling is made of, from its range file; a fault raises RangeFormatError with its place."""
     with open_input(source, small=True) as stream:
         return _Reader(BufferedReader(stream), stream.name).read(zero_based)
@@ -63,6 +67,8 @@ def write_range_file(target: Target, ranges: Scaling, zero_based: bool = False) 
             # as svm-scale, which leaves constant features out
             lines = (_line(j + base, low, high) for j, low, high in zip(*parts, strict=True) if low < high)
             stream.write(b"".join(lines))
+        if ranges.names is not None:
+            stream.write(b"".join([NAMES + b"\n", *(_line(json.dumps(name)) for name in ranges.names)]))
 
 
 def _line(*words: str | float) -> bytes:
@@ -80,7 +86,7 @@ class _Reader:
         self.words: list[re.Match[bytes]] = []  # of the present line
         self.line_length = 0
 
-    def read(self, zero_based: bool) -> tuple[Columns, Floats, Floats, float, float, TargetRange | None]:
+    def read(self, zero_based: bool) -> Parts:
         target = None
         if self.header(b"y", b"x") == b"y":
             y_interval = self.interval("the lower and upper end of the interval for y")
@@ -88,7 +94,9 @@ class _Reader:
             target = TargetRange(*y_interval, *self.ordered(low, high, "y"))
             self.header(b"x")
         interval = self.interval("the lower and upper end of the interval for x")
-        return *self.features(0 if zero_based else 1), *interval, target
+        ranges = self.features(0 if zero_based else 1)
+        names = self.names(ranges[0]) if self.words else None
+        return *ranges, *interval, target, names
 
     def header(self, *allowed: bytes) -> bytes:
         expected = " or ".join(f"'{word.decode()}'" for word in allowed)
@@ -109,7 +117,10 @@ class _Reader:
     def features(self, base: int) -> tuple[Columns, Floats, Floats]:
         columns, minimum, maximum = array("i"), array("d"), array("d")
         last = base - 1
-        while words := self.next_words(3, "index, minimum and maximum", may_end=True):
+        while words := self.next_words(None, "index, minimum and maximum", may_end=True):
+            if [word.group() for word in words] == [NAMES]:
+                break
+            self.check_count(3, "index, minimum and maximum")
             index = self.index(words[0], base)
             if index == last:
                 self.fail(f"feature {index} comes twice", words[0])
@@ -121,6 +132,21 @@ class _Reader:
             maximum.append(high)
             last = index
         return np.array(columns, np.int32), np.array(minimum, np.float64), np.array(maximum, np.float64)
+
+    def names(self, columns: Columns) -> tuple[str, ...]:
+        """Those of a table's columns, to the end of the file."""
+        names: list[str] = []
+        while line := self.next_line().strip():
+            try:
+                name = json.loads(line)
+            except ValueError:
+                name = None
+            if not isinstance(name, str):
+                self.fail(f"expected the name of a column in double quotes, found {shown(line)}")
+            names.append(name)
+        if len(columns) and columns[-1] >= len(names):
+            self.fail(f"expected a name for each of {columns[-1] + 1} columns, found {len(names)}")
+        return tuple(names)
 
     def ordered(
         self, low_word: re.Match[bytes], high_word: re.Match[bytes], what: str
@@ -163,12 +189,16 @@ class _Reader:
             if line or not may_end:
                 self.line_number = blank
                 self.fail(f"expected {what}, found {'an empty line' if line else 'the end of the file'}")
-        elif n_words is not None and len(self.words) < n_words:
+        elif n_words is not None:
+            self.check_count(n_words, what)
+        return self.words
+
+    def check_count(self, n_words: int, what: str) -> None:
+        if len(self.words) < n_words:
             self.fail(f"expected {what}, found {_listed(self.words)}", column=self.line_length + 1)
-        elif n_words is not None and len(self.words) > n_words:
+        if len(self.words) > n_words:
             extra = self.words[n_words]
             self.fail(f"expected {what} and no more, found {shown(extra.group())}", extra)
-        return self.words
 
     def next_line(self) -> bytes:
         self.line_number += 1

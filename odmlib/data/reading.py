@@ -143,19 +143,26 @@ def parse_stream(
 
 
 def read_parts(
-    source: Source, zero_based: bool = False, threads: int | None = None
+    source: Source,
+    zero_based: bool = False,
+    threads: int | None = None,
+    features: int | None = None,
+    most_bytes: int = LARGEST_BLOCK_BYTES,
 ) -> Iterator[tuple[Dataset, Floats]]:
     """`read_dataset` part by part, as the rows come: memory does not grow with the file, and rows of a pipe
-    are there before it ends. Each part is as wide as its rows ask for."""
+    are there before it ends. Each part is as wide as its rows ask for, or has `features` columns.
+    `most_bytes`: of text in memory, where lines are not longer."""
+    features = checked_features(features)
     n_threads = resolve_threads(threads)
-    most = min(n_threads * BLOCK_BYTES, LARGEST_BLOCK_BYTES)
+    most = min(n_threads * BLOCK_BYTES, LARGEST_BLOCK_BYTES, most_bytes)
     n_lines, n_rows = 0, 0
     with open_input(source) as stream:
         start = (stream.name, DataFormatError)
         for part in text_blocks(stream, start, min(most, FIRST_BLOCK_BYTES), most, as_it_comes=True):
-            parser = RowParser(*allowed_indices(None, zero_based), False, n_threads, CHUNK_BYTES)
-            _feed(parser, part, stream.name, 1 + n_lines, None, zero_based, DataFormatError)
-            n_lines, n_rows, width = n_lines + parser.n_lines, n_rows + parser.n_rows, parser.n_columns
+            parser = RowParser(*allowed_indices(features, zero_based), False, n_threads, CHUNK_BYTES)
+            _feed(parser, part, stream.name, 1 + n_lines, features, zero_based, DataFormatError)
+            n_lines, n_rows = n_lines + parser.n_lines, n_rows + parser.n_rows
+            width = parser.n_columns if features is None else features
             if parser.n_rows:
                 indptr, indices, values, labels = parser.finish()
                 yield sound_rows(indptr, indices, values, width), labels

@@ -16,9 +16,12 @@ The range file is svm-scale's; either program reads the other's:
     x
     <lower> <upper>
     <index> <min> <max>    one line per feature, ascending, features with min = max left out
+    columns                only of tables, which svm-scale does not have: it stops reading here
+    "<name>"               one line per column, as JSON
 
 A feature whose image of 0 is not 0 fills every row. Rows are therefore scaled in blocks, and a data set
-that would get more than MAX_FILLED such entries is refused.
+that would get more than MAX_FILLED such entries is refused. All that is said of the data, ranges included,
+comes from ColumnRanges, which are gathered part by part.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ class ColumnRanges:
     counts: Places
     minimum: Floats
     maximum: Floats
+    n_rows: int
 
     @classmethod
     def of(
@@ -72,8 +76,28 @@ class ColumnRanges:
         np.maximum(maximum, 0.0, out=maximum, where=partly_absent)
         if columns is None:
             columns = np.flatnonzero(counts).astype(np.int32)
-            return cls(columns, counts[columns], minimum[columns], maximum[columns])
-        return cls(columns, counts, minimum, maximum)
+            return cls(columns, counts[columns], minimum[columns], maximum[columns], rows.n_rows)
+        return cls(columns, counts, minimum, maximum, rows.n_rows)
+
+    def joined(self, other: ColumnRanges) -> ColumnRanges:
+        """Those of the rows of both."""
+        columns = np.union1d(self.columns, other.columns).astype(np.int32)
+        counts = np.zeros(len(columns), dtype=np.int64)
+        minimum, maximum = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
+        for part in (self, other):
+            places = np.searchsorted(columns, part.columns)
+            counts[places] += part.counts
+            minimum[places] = np.minimum(minimum[places], part.minimum)
+            maximum[places] = np.maximum(maximum[places], part.maximum)
+        n_rows = self.n_rows + other.n_rows
+        absent = counts < n_rows
+        np.minimum(minimum, 0.0, out=minimum, where=absent)
+        np.maximum(maximum, 0.0, out=maximum, where=absent)
+        return ColumnRanges(columns, counts, minimum, maximum, n_rows)
+
+    @property
+    def n_values(self) -> int:
+        return int(self.counts.sum())
 
 
 class Scaling:
@@ -94,13 +118,16 @@ class Scaling:
         lower: float = -1.0,
         upper: float = 1.0,
         target: TargetRange | None = None,
+        names: tuple[str, ...] | None = None,
     ):
-        """`columns` count from 0 and ascend; columns not among them are dropped by `apply`."""
+        """`columns` count from 0 and ascend; columns not among them are dropped by `apply`. `names` are those
+        of all columns of a table."""
         check_interval(lower, upper, "the interval of the features")
         if target is not None:
             check_interval(target.lower, target.upper, "the interval of the labels")
         self.columns, self.minimum, self.maximum = columns, minimum, maximum
         self.lower, self.upper, self.target = float(lower), float(upper), target
+        self.names = names
         with np.errstate(all="ignore"):
             image = _image(np.zeros(len(columns)), minimum, maximum, self.lower, self.upper)
         image[minimum == maximum] = 0.0
@@ -120,7 +147,24 @@ class Scaling:
         target: tuple[float, float] | None = None,
     ) -> Scaling:
         """The map of `dataset` to [lower, upper] and, with `target`, of `labels` to that interval."""
-        ranges = ColumnRanges.of(dataset)
+        label_range = None
+        if target is not None:
+            if labels is None or len(labels) == 0:
+                raise ParameterError("scaling the labels needs at least one label")
+            label_range = float(np.min(labels)), float(np.max(labels))
+        return cls.of_ranges(ColumnRanges.of(dataset), lower, upper, label_range, target)
+
+    @classmethod
+    def of_ranges(
+        cls,
+        ranges: ColumnRanges,
+        lower: float = -1.0,
+        upper: float = 1.0,
+        label_range: tuple[float, float] | None = None,
+        target: tuple[float, float] | None = None,
+        names: tuple[str, ...] | None = None,
+    ) -> Scaling:
+        """The map of data with these ranges, and of labels with that range to `target`."""
         with np.errstate(over="ignore"):
             too_wide = np.flatnonzero(~np.isfinite(ranges.maximum - ranges.minimum))
         if len(too_wide):
@@ -129,30 +173,31 @@ class Scaling:
             )
         varying = ranges.minimum < ranges.maximum
         target_range = None
-        if target is not None:
-            if labels is None or len(labels) == 0:
-                raise ParameterError("scaling the labels needs at least one label")
-            low, high = target
-            target_range = TargetRange(float(low), float(high), float(np.min(labels)), float(np.max(labels)))
+        if target is not None and label_range is not None:
+            target_range = TargetRange(float(target[0]), float(target[1]), *label_range)
         # + 0.0: never -0
         minimum, maximum = ranges.minimum[varying] + 0.0, ranges.maximum[varying] + 0.0
-        return cls(ranges.columns[varying], minimum, maximum, lower, upper, target_range)
+        return cls(ranges.columns[varying], minimum, maximum, lower, upper, target_range, names)
 
     def apply(self, dataset: Dataset) -> Dataset:
         """The scaled rows."""
-        self.check_size(dataset)
+        self.check_size(ColumnRanges.of(dataset))
         return self._scaled_rows(dataset)
 
-    def blocks(self, dataset: Dataset, block_entries: int = BLOCK_ENTRIES) -> Iterator[Dataset]:
-        """The scaled rows, a block at a time: for results that are too large to be held at once."""
-        self.check_size(dataset)
+    def blocks(
+        self, dataset: Dataset, block_entries: int = BLOCK_ENTRIES, rows_before: int = 0
+    ) -> Iterator[Dataset]:
+        """The scaled rows, a block at a time: for results that are too large to be held at once.
+
+        Ask `check_size` first. `rows_before` is for messages.
+        """
         # after row i at most ends[i] entries have been written
         ends = dataset.indptr + len(self._filled_columns) * np.arange(dataset.n_rows + 1)
         first = 0
         while first < dataset.n_rows:
             last = int(np.searchsorted(ends, ends[first] + block_entries, side="right")) - 1
             last = max(last, first + 1)
-            yield self._scaled_rows(dataset.part(first, last), first)
+            yield self._scaled_rows(dataset.part(first, last), rows_before + first)
             first = last
 
     def apply_labels(self, labels: Floats) -> Floats:
@@ -168,23 +213,19 @@ class Scaling:
             raise ParameterError(f"label {label} cannot be scaled by the range {span}")
         return scaled
 
-    def check_size(self, dataset: Dataset) -> None:
+    def check_size(self, ranges: ColumnRanges) -> None:
         """Refuse a result that would be absurdly larger than the data."""
-        # the cheap bound first: it needs no look at the values
-        if dataset.n_rows * len(self._filled_columns) > MAX_FILLED:
-            filled = self._n_filled(dataset)
-            if filled > MAX_FILLED:
-                raise ParameterError(f"scaling would turn {self._growth(filled, dataset)}")
+        if (filled := self._n_filled(ranges)) > MAX_FILLED:
+            raise ParameterError(f"scaling would turn {self._growth(filled, ranges)}")
 
-    def remark_unknown(self, dataset: Dataset, zero_based: bool = False) -> list[str]:
+    def remark_unknown(self, ranges: ColumnRanges, zero_based: bool = False) -> list[str]:
         """A sentence about features that `apply` leaves out because the map does not know them, if any.
 
         A feature that is constant here was most likely constant there too, and says nothing: no word
         about it, unless there is but one row, which cannot tell.
         """
-        ranges = ColumnRanges.of(dataset)
         telling = ranges.minimum < ranges.maximum
-        if dataset.n_rows == 1:
+        if ranges.n_rows == 1:
             telling |= ranges.minimum != 0
         unknown = np.setdiff1d(ranges.columns[telling], self.columns, assume_unique=True)
         if len(unknown) == 0:
@@ -194,11 +235,11 @@ class Scaling:
         reason = "not in the range file (absent or constant in the data it was made from)"
         return [f"left out what is {reason}: {which}"]
 
-    def remark_growth(self, dataset: Dataset) -> list[str]:
+    def remark_growth(self, ranges: ColumnRanges) -> list[str]:
         """A sentence about zeros that stop being zeros, if they are many."""
-        filled = self._n_filled(dataset)
-        many = filled > (MANY_MORE - 1) * dataset.n_nonzeros
-        return [f"scaling turns {self._growth(filled, dataset)}"] if many else []
+        filled = self._n_filled(ranges)
+        many = filled > (MANY_MORE - 1) * ranges.n_values
+        return [f"scaling turns {self._growth(filled, ranges)}"] if many else []
 
     @classmethod
     def read(cls, source: Source, zero_based: bool = False) -> Scaling:
@@ -226,17 +267,16 @@ class Scaling:
         width = max(dataset.n_features, int(self.columns[-1]) + 1 if len(self.columns) else 0)
         return sound_rows(indptr, indices[:written], values[:written], width)
 
-    def _n_filled(self, dataset: Dataset) -> int:
+    def _n_filled(self, ranges: ColumnRanges) -> int:
         """Absent entries that become something other than 0."""
-        ranges = ColumnRanges.of(dataset)
         stored = ranges.counts[np.isin(ranges.columns, self._filled_columns, assume_unique=True)].sum()
-        return dataset.n_rows * len(self._filled_columns) - int(stored)
+        return ranges.n_rows * len(self._filled_columns) - int(stored)
 
-    def _growth(self, filled: int, dataset: Dataset) -> str:
+    def _growth(self, filled: int, ranges: ColumnRanges) -> str:
         advice = "features without zero at the end of their range have no zeros to keep"
         if self.lower != 0 and self.upper != 0:
             advice = "if most features are 0 or above, ranges made with -l 0 keep zeros"
-        stored = f"(the data hold {dataset.n_nonzeros:,} values)"
+        stored = f"(the data hold {ranges.n_values:,} values)"
         return f"{filled:,} zeros into other numbers {stored}; {advice}"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -94,7 +94,8 @@ class TableRows:
     rows: Dataset
     labels: NDArray | None
     names: tuple[str, ...] | None
-    label_name: str
+    label_name: str  # in messages
+    label_title: str = "label"  # in a header
 
 
 def read_table(
@@ -230,7 +231,8 @@ def training_rows(table: Table, label: str | int | None, one_hot: bool) -> Table
     if not columns:
         raise DataFormatError("there is no column of features besides the labels", table.name)
     known = None if table.names is None and not one_hot else tuple(names)
-    return TableRows(_dataset(columns), _labels(table, place), known, table.shown(place))
+    title = "label" if table.names is None else table.names[place]
+    return TableRows(_dataset(columns), _labels(table, place), known, table.shown(place), title)
 
 
 def rows_like(
@@ -256,7 +258,8 @@ def rows_like(
         else:
             raise OdmError(f"{table.name}: the model was trained with column '{base}', which is not here")
     labels = None if place is None else _labels(table, place)
-    return TableRows(_dataset(found), labels, columns, "" if place is None else table.shown(place))
+    shown, title = ("", "") if place is None else (table.shown(place), table.names[place])
+    return TableRows(_dataset(found), labels, columns, shown, title)
 
 
 def _rows_by_place(
@@ -311,6 +314,13 @@ def _numeric(table: Table, place: int) -> Floats:
             "column of 0 and 1 of each value",
         )  # fmt: skip
     return numbers
+
+
+def csv_lines(cells: Iterable[Sequence[Any]]) -> bytes:
+    """Rows of cells as lines of a CSV table; numbers read back exactly."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(cells)
+    return text.getvalue().encode()
 
 
 def _dataset(columns: list[Floats]) -> Dataset:

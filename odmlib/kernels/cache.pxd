@@ -12,6 +12,7 @@ cdef class RowCache:
     cdef readonly index_t hits
     cdef readonly index_t misses
     cdef index_t _row_bytes
+    cdef index_t _slab_rows             # whose memory is taken at once
     cdef index_t _n_slots               # slots that have memory
     cdef void **_memory                 # of each slot
     cdef index_t *_row_of               # row held by a slot, -1 for none
@@ -30,5 +31,6 @@ cdef class RowCache:
     cdef void _copy_columns(self, const void *source, const index_t *columns, void *target) noexcept nogil
     cdef void _unchain(self, index_t slot) noexcept nogil
     cdef void _chain(self, index_t slot, index_t newer) noexcept nogil
+    cdef void *_new_slab(self, index_t n_rows) noexcept nogil
     cdef index_t _claim(self, index_t at_once) noexcept nogil
     cdef void _forget(self, index_t row) noexcept nogil

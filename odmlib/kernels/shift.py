@@ -4,6 +4,10 @@ Training minimises over functions of a positive semidefinite kernel. The sigmoid
 coef0 < 0 and some precomputed matrices are not: the dual is then unbounded below for large C. They are
 trained as k(i, j) + shift [i = j], with shift a little above -(smallest eigenvalue): a kernel in which every
 row has a coordinate of its own, so that new rows are scored by k alone.
+
+A gap is a bound only where the trained matrix is positive semidefinite. Up to SAMPLE_ROWS rows that is so
+(up to NEGLIGIBLE of the largest eigenvalue). Beyond, it is an estimate, and so is the gap: the report says
+so.
 """
 
 from __future__ import annotations
@@ -25,13 +29,18 @@ def surely_positive(formula: KernelFormula) -> bool:
     return formula.name in ("linear", "rbf") or (formula.name == "poly" and formula.coef0 >= 0)
 
 
+def sampled_rows(kernel: Kernel) -> int | None:
+    """On how many of its rows a kernel is judged, where these are not all: then its gap is an estimate."""
+    return SAMPLE_ROWS if kernel.n_rows > SAMPLE_ROWS and not surely_positive(kernel.formula) else None
+
+
 def needed_shift(kernel: Kernel, seed: int = 0) -> float:
     """The shift for this kernel; 0 where it is positive semidefinite up to rounding."""
     n = kernel.n_rows
     if n == 0 or surely_positive(kernel.formula):
         return 0.0
     rows = np.arange(n)
-    if n > SAMPLE_ROWS:
+    if sampled_rows(kernel):
         rows = np.sort(np.random.default_rng(seed).permutation(n)[:SAMPLE_ROWS])
     values = np.empty((len(rows), len(rows)))
     for place in range(0, len(rows), 64):  # only a few whole rows in memory at a time

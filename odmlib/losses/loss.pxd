@@ -46,3 +46,11 @@ cdef class MeanVarianceLoss(MarginLoss):
 
 cdef class HingeLoss(MeanVarianceLoss):
     pass
+
+
+cdef class SmoothedLoss(MarginLoss):
+    cdef readonly double variance
+    cdef readonly double mean
+    cdef readonly double hinge
+    cdef public double width            # of the interval around the kink on which the hinge is bent
+    cdef public double centre

@@ -21,3 +21,13 @@ class MeanVarianceLoss(MarginLoss):
 
 class HingeLoss(MeanVarianceLoss):
     def __init__(self) -> None: ...
+
+class SmoothedLoss(MarginLoss):
+    variance: float
+    mean: float
+    hinge: float
+    width: float
+    centre: float
+    def __init__(
+        self, variance: float, mean: float, hinge: float, width: float, centre: float = 1.0
+    ) -> None: ...

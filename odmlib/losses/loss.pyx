@@ -351,3 +351,45 @@ cdef class HingeLoss(MeanVarianceLoss):
         low[0] = 0.0
         high[0] = cost
         return 0.0
+
+
+cdef class SmoothedLoss(MarginLoss):
+    """MeanVarianceLoss with a bend in place of the kink: a parabola for |1-z| < width / 2, where it is at most
+    hinge cost width / 8 above the hinge. For methods that need derivatives; only those are here.
+    """
+
+    def __init__(self, double variance, double mean, double hinge, double width, double centre=1.0):
+        self.variance, self.mean, self.hinge, self.width, self.centre = variance, mean, hinge, width, centre
+
+    def __reduce__(self):
+        return SmoothedLoss, (self.variance, self.mean, self.hinge, self.width, self.centre)
+
+    cdef double value(self, double margin, double cost) noexcept nogil:
+        cdef double slope, curvature
+        return self.expand(margin, cost, &slope, &curvature)
+
+    cdef double slope(self, double margin, double cost) noexcept nogil:
+        cdef double slope, curvature
+        self.expand(margin, cost, &slope, &curvature)
+        return slope
+
+    cdef double curvature(self, double margin, double cost) noexcept nogil:
+        cdef double slope, curvature
+        self.expand(margin, cost, &slope, &curvature)
+        return curvature
+
+    cdef double expand(self, double margin, double cost, double *slope, double *curvature) noexcept nogil:
+        cdef double away = margin - self.centre
+        cdef double half = 0.5 * self.width
+        cdef double into = 1 - margin + half          # how far into the bend, from its upper end
+        cdef double total = cost * (self.variance * away * away - self.mean * margin)
+        slope[0] = cost * (2 * self.variance * away - self.mean)
+        curvature[0] = 2 * self.variance * cost
+        if into >= self.width:
+            slope[0] -= cost * self.hinge
+            return total + cost * self.hinge * (1 - margin)
+        if into > 0:
+            slope[0] -= cost * self.hinge * into / self.width
+            curvature[0] += cost * self.hinge / self.width
+            total += 0.5 * cost * self.hinge * into * into / self.width
+        return total

@@ -73,6 +73,20 @@ def values(MarginLoss loss, const double[::1] margins, const double[::1] costs):
     return result
 
 
+def gaps(MarginLoss loss, const double[::1] duals, const double[::1] margins, const double[::1] costs):
+    """The duality gap of every row."""
+    cdef Job job = new_job(loss, margins, costs)
+    if duals.shape[0] != margins.shape[0]:
+        raise ValueError("gaps: duals and margins of different lengths")
+    result = np.empty(job.n_rows)
+    cdef double[::1] out = result
+    cdef index_t i
+    with nogil:
+        for i in range(job.n_rows):
+            out[i] = loss.gap(duals[i], job.margins[i], job.costs[i])
+    return result
+
+
 def along_line(MarginLoss loss, const double[::1] margins, const double[::1] directions, double step,
                const double[::1] costs, int threads=1):
     """First and second derivative in t of the sum of losses at margins + t directions, at t = step."""

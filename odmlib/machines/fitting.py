@@ -19,7 +19,7 @@ from odmlib.data.problem import Problem
 from odmlib.kernels.cache import RowCache, bytes_for_all
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
-from odmlib.kernels.shift import needed_shift
+from odmlib.kernels.shift import needed_shift, sampled_rows
 from odmlib.machines.machine import Machine, Task
 from odmlib.machines.starting import Start
 from odmlib.machines.tasks import OpenRows, TrainingMargins, make_tasks
@@ -62,7 +62,7 @@ def fit_classes(
 ) -> Fit:
     """Train a binary machine on a problem of two or more classes; `prepare`: data of its own kind."""
     machine = make_machine(options, problem.total_weight)
-    scheme = machine.scheme(len(problem.labels), formula.name)
+    scheme = machine.scheme(problem, formula.name, init)
     start = None if init is None else Start(init, problem, scheme)
     kind = LinearData if machine.has_weights(formula.name) else KernelData
     data = (prepare or kind)(machine, problem, formula, scheme, start)
@@ -104,7 +104,7 @@ def fit_classes(
         sides,
         open_rows.complete(margins.result()),
         machine.parameters(),
-        details=({"shift": max(shifts)} if shifts else {}) | data.notes,
+        details=({"shift": max(shifts)} if shifts else {}) | data.shift_notes() | data.notes,
         extras=machine.extras(results),
         assigned=open_rows.assigned() if len(open_rows.rows) else None,
         notes=machine.notes(results) | data.notes,
@@ -130,6 +130,10 @@ class TaskData:
     def task_share(self) -> float:
         """The part of the data that an average task has."""
         return 2 / len(self.problem.labels) if self.scheme == "ovo" else 1.0
+
+    def shift_notes(self) -> dict[str, Any]:
+        """How a kernel that may not be positive semidefinite was judged, for the report."""
+        return {}
 
 
 @dataclass(eq=False)
@@ -192,6 +196,10 @@ class KernelData(TaskData):
         self.shift = needed_shift(self.kernel, options.seed)
         if self.scheme != "ovo":
             self.kernel.shift_diagonal(self.shift)
+
+    def shift_notes(self) -> dict[str, Any]:
+        rows = sampled_rows(self.kernel)
+        return {} if rows is None else {"shift_sample_rows": rows}
 
     def worth_a_thread(self) -> bool:
         return self.problem.rows.n_rows * self.task_share >= WORTHWHILE_ROWS

@@ -45,16 +45,16 @@ class Memory:
 
 
 class KmOmd(Machine):
-    kernel_scheme = "ovr"
-
     def __init__(self, options: TrainOptions, total_weight: float, memory: Memory | None = None):
         super().__init__(options, total_weight)
         self.memory = memory
         self.linear_solver = self.lambda_ > 0 and options.solver != "pairs"
 
     def wants_float64(self, kernel: Kernel, weights: Floats) -> bool:
-        from odmlib.solvers.kernel.precision import kmomd_needs_float64
+        from odmlib.solvers.kernel.precision import EXACT_ROWS, kmomd_needs_float64
 
+        if kernel.n_rows <= EXACT_ROWS:
+            return True
         lam = self.lambda_ if self.memory is None else self.memory.least_lambda
         return kmomd_needs_float64(kernel, weights, lam, self.options.tol)
 

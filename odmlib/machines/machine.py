@@ -17,9 +17,11 @@ import numpy as np
 from odmlib._core.arrays import Floats, Places
 from odmlib._core.rows import Rows
 from odmlib._core.vectors import inner
+from odmlib.data.problem import Problem
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import MarginLoss
 from odmlib.losses.sums import slopes_and_curvatures
+from odmlib.model.model import Model
 from odmlib.options import TrainOptions
 from odmlib.parameters import MACHINE_PARAMETERS
 from odmlib.solvers.control import Control, Resources, SolverResult, WarmStart
@@ -38,22 +40,46 @@ class Task:
     targets: Floats | None = None  # of regression, whose signs are all +1
 
 
+MOST_PAIR_WEIGHTS = 4_000_000  # of all pairs of classes, 32 MB: letter 5,200, mnist 35,000, news20 12 million
+
+
+def linear_scheme(problem: Problem) -> tuple[str, str]:
+    """How a linear machine trains more than two classes where nobody says it, and why.
+
+    Few columns cannot separate a class from all others, but can from one other; with more columns than rows
+    both work, and one-vs-rest is better (`python -m benchmarks.defaults --classes`). The weights of all pairs
+    grow with the square of the classes.
+    """
+    k, (rows, columns) = len(problem.labels), problem.rows.shape
+    if columns >= rows:
+        return "ovr", f"{columns} features are not fewer than {rows} rows"
+    if k * (k - 1) // 2 * columns > MOST_PAIR_WEIGHTS:
+        return "ovr", f"{k * (k - 1) // 2} pairs x {columns} features are too many weights"
+    return "ovo", f"{columns} features are fewer than {rows} rows"
+
+
 class Machine:
     """Base of the machines of one margin per row, made for one run: options and the sum of row weights."""
 
     linear_solver = True  # False: a linear kernel is solved as any other and made weights of afterwards
     shares_cache = True  # whether `solve_kernel` takes rows from a shared cache; else from its own
-    kernel_scheme = "ovo"  # LIBSVM's habit for more than two classes; linear kernels have LIBLINEAR's: ovr
 
     def __init__(self, options: TrainOptions, total_weight: float):
         self.options = options
         self.C, self.lambda_ = options.weights_for(total_weight)
 
-    def scheme(self, n_classes: int, kernel: str) -> str:
-        """How that many classes are trained with this kernel (model/schemes.py)."""
-        if n_classes == 2:
+    def scheme(self, problem: Problem, kernel: str, init: Model | None = None) -> str:
+        """How the classes are trained with this kernel (model/schemes.py), from this model."""
+        if len(problem.labels) == 2:
             return "binary"
-        return self.options.multiclass or ("ovr" if kernel == "linear" else self.kernel_scheme)
+        if self.options.multiclass is not None:
+            return self.options.multiclass
+        declared = self.options.declaration.class_scheme
+        if declared != "auto" or kernel != "linear":
+            return "ovo" if declared == "auto" else declared
+        if init is not None and init.scheme in ("ovo", "ovr"):
+            return init.scheme
+        return linear_scheme(problem)[0]
 
     def has_weights(self, kernel: str) -> bool:
         """Whether it is trained as weights of columns rather than of rows."""

@@ -121,7 +121,7 @@ def _solve_joint(
     if isinstance(data, KernelData):
         scores = None if start is None else start.scores(whole.rows, resources.threads)
         result = solve_mcodm_kernel(problem, control, resources, WarmStart(scores=scores))
-        result.details["shift"] = data.kernel.shift
+        result.details |= {"shift": data.kernel.shift} | data.shift_notes()
         return result, result.duals
     weights = None
     if start is not None:

@@ -9,12 +9,15 @@ threshold comes from the outputs of left-out rows: selection/novelty.py.
 
 from __future__ import annotations
 
+from odmlib.data.problem import Problem
 from odmlib.losses.loss import BandLoss
+from odmlib.machines.many_rows import ManyRows
 from odmlib.machines.odm import Odm
+from odmlib.model.model import Model
 
 
-class Odmo(Odm):
-    def scheme(self, n_classes: int, kernel: str) -> str:
+class Odmo(ManyRows, Odm):
+    def scheme(self, problem: Problem, kernel: str, init: Model | None = None) -> str:
         return "binary"  # positive: like the training rows
 
     def loss(self) -> BandLoss:

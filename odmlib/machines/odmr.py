@@ -13,14 +13,21 @@ import dataclasses
 
 import numpy as np
 
+from odmlib._core.rows import Rows
+from odmlib.data.problem import Problem
+from odmlib.errors import ParameterError
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import BandLoss
-from odmlib.machines.machine import Floats, Machine, Task
+from odmlib.machines.machine import Floats, Task
+from odmlib.machines.many_rows import ManyRows
+from odmlib.model.model import Model
 from odmlib.solvers.control import Control, Resources, SolverResult, WarmStart
 
+LEAST_TARGET = 1e-150  # the square of anything smaller loses digits or is 0
 
-class Odmr(Machine):
-    def scheme(self, n_classes: int, kernel: str) -> str:
+
+class Odmr(ManyRows):
+    def scheme(self, problem: Problem, kernel: str, init: Model | None = None) -> str:
         return "regression"
 
     def loss(self) -> BandLoss:
@@ -36,10 +43,25 @@ class Odmr(Machine):
         result.offset = -self._centre(task)
         return result
 
+    def solve_linear(
+        self, rows: Rows, task: Task, control: Control, resources: Resources, start: WarmStart | None
+    ) -> SolverResult:
+        result = super().solve_linear(rows, self._centred(task), control, resources, start)
+        result.offset = -self._centre(task)  # not 0 for the features of a kernel
+        return result
+
     def start_from(self, last: SolverResult, task: Task) -> WarmStart | None:
         return super().start_from(last, self._centred(task))
 
     def _centred(self, task: Task) -> Task:
+        largest = float(np.abs(_targets(task) - self._centre(task)).max(initial=0.0))
+        if 0 < largest < LEAST_TARGET:
+            raise ParameterError(
+                f"targets as small as {largest:.2g} (less their mean) have squares that vanish; scale them "
+                "(odm-scale -y)"
+            )
+        if self._centre(task) == 0:
+            return task
         return dataclasses.replace(task, targets=_targets(task) - self._centre(task))
 
     def _centre(self, task: Task) -> float:

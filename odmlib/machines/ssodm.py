@@ -28,7 +28,7 @@ from odmlib.machines.machine import Floats, Task
 from odmlib.machines.odm import Odm
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
-from odmlib.solvers.control import Control, Resources, SolverResult
+from odmlib.solvers.control import CONVERGED, Control, Resources, SolverResult
 from odmlib.solvers.semi.assignments import Assignments, Balance
 from odmlib.solvers.semi.outcome import NO_OPEN_ROWS, NO_WEIGHT, LabelSearch, SemiResult
 
@@ -98,8 +98,6 @@ def class_fractions(problem: Problem, balance: Any) -> list[float] | None:
 
 
 class Ssodm(Odm):
-    kernel_scheme = "ovr"
-
     def __init__(
         self, options: TrainOptions, total_weight: float, problem: Problem, fractions: list[float] | None
     ):
@@ -118,7 +116,8 @@ class Ssodm(Odm):
         self.lambda2 = share * self.lambda1 if options.lambda2 is None else float(options.lambda2)
         self.unlabeled_weight = self.lambda2 / unlabeled if unlabeled > 0 else 0.0  # of one row
         given = options.max_disagree
-        self.max_disagree = (MAX_DISAGREE if fractions is None else 1.0) if given is None else float(given)
+        safe = fractions is None and not options.raw  # the published algorithm has no safeguard
+        self.max_disagree = (MAX_DISAGREE if safe else 1.0) if given is None else float(given)
 
     def extras(self, results: list[SolverResult]) -> dict[str, tuple[float, ...]]:
         searches = _searches(results)
@@ -152,6 +151,7 @@ class Ssodm(Odm):
             "cuts": 0 if relaxation is None else relaxation.cuts,
             "members": 0 if relaxation is None else relaxation.members,
             "sweeps": 0 if relaxation is None else relaxation.sweeps,
+            "raw": bool(self.options.raw),
             "relaxation_status": None if relaxation is None else relaxation.status,
             "polish_steps": search.polish_steps,
             "positives": [search.balance.low, search.balance.high],
@@ -190,6 +190,7 @@ class Ssodm(Odm):
             solver="master" if options.solver == "auto" else options.solver,
             max_cuts=options.max_cuts,
             max_disagree=self.max_disagree,
+            raw=options.raw,
             shrinking=self.may_shrink(data) if isinstance(data, Kernel) else options.shrinking,
         )
 
@@ -200,6 +201,20 @@ class Ssodm(Odm):
 def _searches(results: list[SolverResult]) -> list[LabelSearch]:
     found = [result.search for result in results if isinstance(result, SemiResult)]
     return [search for search in found if search is not None]
+
+
+def raw_message(report: dict[str, Any]) -> str | None:
+    """What the published algorithm did not reach."""
+    notes = report.get("semi_supervised") or {}
+    tasks = [task for task in notes.get("tasks", [notes]) if task.get("raw") and task["gap"] is not None]
+    missed = [task for task in tasks if task["relaxation_status"] != CONVERGED]
+    if not missed:
+        return None
+    worst = max(missed, key=lambda task: task["gap"])
+    return (
+        f"the published algorithm (--raw) ended after {worst['sweeps']} steps with a relative gap of at "
+        f"most {worst['gap']:.3g}: its labels are no solution of the relaxation; leave --raw out for one"
+    )
 
 
 def fallback_message(report: dict[str, Any]) -> str | None:

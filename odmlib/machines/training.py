@@ -10,7 +10,8 @@ from odmlib.data.problem import Problem
 from odmlib.machines.building import Fitter, build_model
 from odmlib.machines.fitting import fit_classes
 from odmlib.machines.kmomd import KmOmd
-from odmlib.machines.machine import Machine
+from odmlib.machines.machine import Machine, linear_scheme
+from odmlib.machines.many_rows import ManyRows, fit_many_rows
 from odmlib.machines.odm import Odm
 from odmlib.machines.odml import Odml
 from odmlib.machines.odmo import Odmo
@@ -33,8 +34,11 @@ PLAIN_MACHINES: dict[str, type[Machine]] = {
 
 def fitter_of(machine: str) -> Fitter:
     """What trains a machine: `fit` of the module that has its name, where its class is not enough."""
-    if machine in PLAIN_MACHINES:
-        return partial(fit_classes, PLAIN_MACHINES[machine])
+    kind = PLAIN_MACHINES.get(machine)
+    if kind is not None and issubclass(kind, ManyRows):
+        return partial(fit_many_rows, kind)
+    if kind is not None:
+        return partial(fit_classes, kind)
     return import_module(f"odmlib.machines.{machine}").fit
 
 
@@ -82,6 +86,21 @@ def make_problem(X: Any, y: Any, options: TrainOptions) -> Problem:
         return Problem.of_one_class(X, y, options.sample_weight)
     marker = options.unlabeled if options.machine in SEMI_SUPERVISED_MACHINES else None
     return Problem.from_arrays(X, y, options.sample_weight, options.class_weight, marker)
+
+
+def with_scheme(problem: Problem, options: TrainOptions) -> TrainOptions:
+    """The options with the class scheme that these data choose, so that a part of them has the same one."""
+    chosen = chosen_scheme(problem, options)
+    return options if chosen is None else options.but(multiclass=chosen[0])
+
+
+def chosen_scheme(problem: Problem, options: TrainOptions) -> tuple[str, str] | None:
+    """The scheme that the data choose, and why; None where they have no say."""
+    # a model to start from keeps its scheme
+    said = options.multiclass is not None or options.init is not None
+    if said or options.kernel != "linear" or options.declaration.class_scheme != "auto":
+        return None
+    return linear_scheme(problem) if problem.has_classes and len(problem.labels) > 2 else None
 
 
 def train_problem(problem: Problem, options: TrainOptions) -> Model:

@@ -83,16 +83,23 @@ class Model:
             (name, value if isinstance(value, str) else f"{value:g}")
             for name, value in self.parameters.items()
         ]
-        found += [
-            ("labels", show_labels(self.labels)),
-            ("classes", f"{self.n_classes}" + ("" if self.scheme == "binary" else f", {self.scheme}")),
-            ("features", str(self.n_features)),
-        ]
+        regression = self.scheme == "regression"
+        if regression:
+            found.append(("outputs", str(self.n_outputs)))
+        else:
+            classes = f"{self.n_classes}" + ("" if self.scheme == "binary" else f", {self.scheme}")
+            found += [("labels", show_labels(self.labels)), ("classes", classes)]
+        found.append(("features", str(self.n_features)))
         if self.columns is not None:
             found.append(("columns", show_labels(np.array(self.columns))))
         if self.n_support is not None:
             found.append(("support vectors", str(self.n_support)))
-        found.append(("probabilities", "yes" if "probability_slopes" in self.extras else "no"))
+        if regression:
+            found.append(("prediction intervals", "yes" if "residual_scores" in self.lists else "no"))
+        elif "conformal_scores" in self.lists:
+            found.append(("p-values", "yes"))
+        else:
+            found.append(("probabilities", "yes" if "probability_slopes" in self.extras else "no"))
         names = ("rows", "status", "solver", "iterations", "primal", "gap")
         told = {"primal": "objective", "gap": "relative gap", "rows": "training rows"}
         for name in names:
@@ -100,7 +107,7 @@ class Model:
                 found.append((told.get(name, name), f"{value:g}" if isinstance(value, float) else str(value)))
         for name in ("mean", "variance", "min"):
             if (value := self.report.get("margin", {}).get(name)) is not None:
-                found.append((f"margin {name}", f"{value:g}"))
+                found.append((f"{'residual' if regression else 'margin'} {name}", f"{value:g}"))
         return found
 
     @property

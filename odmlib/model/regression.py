@@ -28,11 +28,21 @@ def regression_measures(predicted: Floats, targets: Floats) -> RegressionMeasure
     RegressionMeasures(mean_squared_error=1.0, squared_correlation=1.0)
     """
     predicted, targets = (np.asarray(numbers, dtype=np.float64).ravel() for numbers in (predicted, targets))
-    error = float(np.mean(np.square(predicted - targets)))
-    first, second = predicted - predicted.mean(), targets - targets.mean()
+    with np.errstate(over="ignore"):  # an infinite error says so
+        error = float(np.mean(np.square(predicted - targets)))
+    first, second = (_in_unit(numbers - numbers.mean()) for numbers in (predicted, targets))
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation = np.square(first @ second) / ((first @ first) * (second @ second))
     return RegressionMeasures(error, float(correlation))
+
+
+def _in_unit(numbers: Floats) -> Floats:
+    """Divided by a power of 2, without rounding, so that squares of squares neither overflow nor vanish."""
+    return np.ldexp(numbers, -_exponent(numbers))
+
+
+def _exponent(numbers: Floats) -> int:
+    return int(np.frexp(np.abs(numbers).max(initial=0.0))[1])
 
 
 class RegressionSums:
@@ -40,15 +50,20 @@ class RegressionSums:
 
     def __init__(self) -> None:
         self.n, self.shift = 0, 0.0
+        self.exponents = 0, 0  # of the units that the moments count in
         self.error, self.moments = 0.0, np.zeros(5)
 
     def add(self, predicted: Floats, targets: Floats) -> None:
         if self.n == 0 and len(targets):
             self.shift = float(targets[0])  # keeps the sums small
         first, second = predicted - self.shift, targets - self.shift
+        if self.n == 0:
+            self.exponents = _exponent(first), _exponent(second)
+        first, second = np.ldexp(first, -self.exponents[0]), np.ldexp(second, -self.exponents[1])
         self.n += len(targets)
-        self.error += float(np.square(predicted - targets).sum())
-        self.moments += [first.sum(), second.sum(), first @ first, second @ second, first @ second]
+        with np.errstate(over="ignore"):  # an infinite error says so
+            self.error += float(np.square(predicted - targets).sum())
+            self.moments += [first.sum(), second.sum(), first @ first, second @ second, first @ second]
 
     def measures(self) -> RegressionMeasures:
         p, t, pp, tt, pt = self.moments

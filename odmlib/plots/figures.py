@@ -148,7 +148,7 @@ def accuracy_chart(
     if not values:
         raise ParameterError("no values are given to measure the accuracy at")
     points = [with_value(settings, over, value) for value in values]
-    name = over.rstrip("_")
+    name, y_range = over.rstrip("_"), None
     numbers = [float(value) for value in values]
     log = min(numbers) > 0 and max(numbers) / min(numbers) > 20
     if problem.targets is None:
@@ -156,12 +156,14 @@ def accuracy_chart(
         found = [cross_validate(problem, point, folds) for point in points]
         heights = [100 * one.accuracy for one in found]
         series = Series("", numbers, heights, errors=[100 * one.standard_error for one in found])
+        if max(heights) == min(heights) and not any(series.errors or ()):  # the axis is to end at 100
+            y_range = max(0.0, heights[0] - 5), min(100.0, heights[0] + 5)
     else:
         measure = axis = "mean squared error"
         results = [cross_validate_targets(problem, point, folds) for point in points]
         series = Series("", numbers, [one.measures.mean_squared_error for one in results])
     title = f"{folds}-fold {measure} against {name}: {settings.machine}, {settings.kernel} kernel"
-    return Chart(title, name, axis, [series], x_log=log)
+    return Chart(title, name, axis, [series], x_log=log, y_range=y_range)
 
 
 def residual_chart(chart: Chart) -> Chart:

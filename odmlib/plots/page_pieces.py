@@ -52,7 +52,7 @@ th[scope=row], td:first-child, thead th:first-child { text-align: left; font-wei
   gap: 0 2rem; }
 svg { display: block; width: 100%; height: auto; max-width: 31rem; }
 .large svg { max-width: 46rem; }
-@media (max-width: 40rem) { .fine { display: none; } th, td { padding: .25rem .2rem; font-size: .875rem; } }
+@media (max-width: 40rem) { .fine { display: none; } th, td { padding: .25rem .15rem; font-size: .8125rem; } }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--link); }
 code { overflow-wrap: anywhere; font-size: .9em; }
 """

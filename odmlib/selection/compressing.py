@@ -38,6 +38,9 @@ SAME_OBJECTIVE = 1e-4  # relative: rows with this objective are those of the tra
 # machines whose objective is 1/2 |f|^2 and a loss per row
 OBJECTIVES: dict[str, type[Machine]] = {"odm": Odm, "svm": Svm, "sodm": Odm}
 
+# what rests on rows that a machine has not seen, and cannot be moved to another function
+OWN_NUMBERS = {"odmr": "prediction intervals", "odmo": "threshold"}
+
 
 def compress(
     model: Model,
@@ -102,8 +105,11 @@ def compress_trained(model: Model, problem: Problem, options: TrainOptions) -> M
 
 def check_compressible(model: Model) -> KernelFunction:
     """The function of a model that has vectors to leave out; ParameterError for others."""
-    if model.machine in ("odmr", "odmo"):
-        raise ParameterError(f"only models that tell classes apart can be compressed, found {model.machine}")
+    if model.machine in OWN_NUMBERS:
+        raise ParameterError(
+            f"a model of {model.machine} is not compressed: its {OWN_NUMBERS[model.machine]} would no longer "
+            "hold; train it over fewer vectors with approx nystrom (--approx nystrom --rank N)"
+        )
     match model.function:
         case LinearFunction():
             raise ParameterError("a linear model has weights instead of support vectors; it is small already")

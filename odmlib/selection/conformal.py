@@ -17,8 +17,8 @@ def levels_of(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Ascending numbers of the rows with weight, and the probability of a new number below each."""
     values, weights = values[weights > 0], weights[weights > 0]
     order = np.argsort(values, kind="stable")
-    weights = weights[order]
-    return values[order], (1 + np.cumsum(weights) - weights) / (1 + weights.sum())
+    below = np.cumsum(np.append(0.0, weights[order]))  # ascends, whatever the weights
+    return values[order], (1 + below[:-1]) / (1 + below[-1])
 
 
 def kept_lists(name: str, values: Floats, levels: Floats) -> dict[str, tuple[float, ...]]:

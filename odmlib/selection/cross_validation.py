@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class CrossValidation:
     """`predicted[i]` is the code of the label given to row i by the machine that did not see it, -1 for a row
     without a label: those are in every training part."""
 
-    predicted: Codes
+    predicted: Codes = field(repr=False)
     accuracy: float  # of all labeled rows, 0 to 1
     n_folds: int
     unfinished: int  # folds whose training did not converge
@@ -70,7 +70,7 @@ class TargetValidation:
     """What cross-validation of a regression finds: `predicted[i]` is what the machine that did not see row i
     says, a line of its outputs."""
 
-    predicted: Floats
+    predicted: Floats = field(repr=False)
     measures: RegressionMeasures
     n_folds: int
     unfinished: int  # folds whose training did not converge

@@ -13,7 +13,7 @@ from odmlib.data.folds import stratified_folds
 from odmlib.data.problem import Problem
 from odmlib.machines.building import kernel_formula
 from odmlib.machines.ssodm import ssodm_weights
-from odmlib.machines.training import train_problem
+from odmlib.machines.training import train_problem, with_scheme
 from odmlib.model.model import Model
 from odmlib.model.schemes import class_pairs, n_outputs, pair_output
 from odmlib.options import TrainOptions
@@ -46,7 +46,7 @@ def of_whole_set(problem: Problem, options: TrainOptions, gamma: float | None = 
     `gamma`: of the whole problem, where it is known.
     """
     gamma = kernel_formula(problem.rows, options).gamma if gamma is None else gamma
-    options = dataclasses.replace(options, gamma=gamma)
+    options = dataclasses.replace(with_scheme(problem, options), gamma=gamma)
     if options.machine == "kmomd":  # whose lambda does not depend on the number of rows
         return options
     if options.machine == "ssodm":

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from odmlib.data.problem import Problem
 from odmlib.errors import ParameterError
 from odmlib.machines.training import make_problem, make_settings
@@ -30,6 +32,9 @@ from odmlib.solvers.control import Control, Progress
 AXES = ("C", "gamma", "lambda1", "lambda2", "nu", "theta", "epsilon")
 POWERS = AXES[:4]
 LOG2C, LOG2G = (-5.0, 15.0, 2.0), (3.0, -15.0, -2.0)  # grid.py's: begin, end, step
+# of the others; and of the exponents that a search goes on to by itself
+BOUNDS = {"nu": (0.0, 1.0), "theta": (0.0, math.nextafter(1, 0)), "epsilon": (0.0, math.inf)}
+MOST_POWER = 30.0
 RATE_DIGITS = 6  # of a percentage, as svm-train prints it
 
 PointCallback = Callable[["GridPoint", "GridResult"], object]
@@ -55,7 +60,7 @@ class GridResult:
 
     axes: dict[str, list[float]]
     n_points: int  # how many were to be validated
-    points: list[GridPoint] = field(default_factory=list)
+    points: list[GridPoint] = field(default_factory=list, repr=False)
     best: GridPoint | None = None
     seconds: float = 0.0
     lower_is_better: bool = False  # regression, whose rates are errors
@@ -97,17 +102,19 @@ def grid_search(
     folds: int = 5,
     loo: bool = False,
     refine: int = 0,
+    extend: int = 0,
     tell: PointCallback | None = None,
     **options: Any,
 ) -> GridResult:
     """Validate a grid of parameters and return all points and the best.
 
     log2c, log2g, log2lambda1, log2lambda2: (begin, end, step) of powers of two; nu, theta, epsilon: of the
-    values themselves; None: not searched. `folds`-fold cross-validation, or with `loo` leave-one-out from one
-    fit (machines odm and odmr). odmr: `rate` is the mean squared error, and the best point has the lowest.
-    `refine`: so many more rounds, each with half the steps, around the best point. `tell` is called with each
-    point and the result so far; a true answer ends the search. `options` are those of odmlib.train; C, gamma,
-    ... given there are not searched. time_limit is that of the whole search.
+    values themselves; None: not searched. `folds`-fold cross-validation, or with `loo` leave-one-out from
+    one fit (machines odm and odmr). odmr: `rate` is the mean squared error, and the best point has the
+    lowest. `extend`: as long as the best point lies on an edge of the grid, go one step beyond it, so many
+    times at most. `refine`: so many more rounds, each with half the steps, around the best point. `tell` is
+    called with each point and the result so far; a true answer ends the search. `options` are those of
+    odmlib.train; C, gamma, ... given there are not searched. time_limit is that of the whole search.
 
     >>> import odmlib
     >>> X, y = odmlib.read_data("data/wdbc.train.txt")
@@ -126,7 +133,7 @@ def grid_search(
     axes = make_axes(settings, ranges)
     problem = make_problem(X, y, settings)
     problem.require_classes(settings.machine)
-    return search(problem, settings, axes, folds=folds, loo=loo, refine=refine, tell=tell)
+    return search(problem, settings, axes, folds=folds, loo=loo, refine=refine, extend=extend, tell=tell)
 
 
 def make_axes(options: TrainOptions, ranges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
@@ -182,23 +189,53 @@ def search(
     *,
     folds: int = 5,
     loo: bool = False,
-    refine: int = 0,
-    known: Iterable[GridPoint] = (),
-    tell: PointCallback | None = None,
-    progress: Callable[[Any], object] | None = None,
+    **how: Any,
 ) -> GridResult:
-    """`grid_search` for checked data. Points of these axes that are `known` are not validated again; solvers
-    call `progress`."""
+    """`grid_search` for checked data; `how` is for `search_rates`."""
     check_searchable(options)
     if folds < 2:
         raise ParameterError(f"cross-validation needs at least 2 folds, found {folds}")
     if loo:
         check_machine(options)
-    control = Control(options.tol, options.max_iter, options.time_limit, progress)
     paths = FoldPaths(problem, folds, options.seed)
+
+    def validate(options: TrainOptions) -> Rate:
+        if problem.targets is None:
+            classes = cross_validate(problem, options, paths.n_folds)
+            return Rate(classes.accuracy, classes.unfinished)
+        targets = cross_validate_targets(problem, options, paths.n_folds)
+        return Rate(targets.measures.mean_squared_error, targets.unfinished)
+
+    def rates(settings: Sequence[TrainOptions], control: Control, on_rate: RateCallback) -> None:
+        if loo:
+            leave_one_out_rates(paths, settings, control, on_rate)
+        elif paths.suits(settings[0]):
+            PathRun(paths, settings, control, on_rate).run()
+        else:
+            one_by_one(validate, settings, control, on_rate)
+
+    return search_rates(rates, options, axes, lower_is_better=problem.targets is not None, **how)
+
+
+def search_rates(
+    rates: Callable[[Sequence[TrainOptions], Control, RateCallback], None],
+    options: TrainOptions,
+    axes: Mapping[str, Sequence[float]],
+    *,
+    lower_is_better: bool = False,
+    refine: int = 0,
+    extend: int = 0,
+    known: Iterable[GridPoint] = (),
+    tell: PointCallback | None = None,
+    progress: Callable[[Any], object] | None = None,
+) -> GridResult:
+    """The search itself; `rates` validates settings that differ in C only, whatever the data are.
+
+    Points of these axes that are `known` are not validated again; solvers call `progress`.
+    """
+    control = Control(options.tol, options.max_iter, options.time_limit, progress)
     found = {point.key: point for point in known if set(point.parameters) == set(axes)}
     grid = {name: list(values) for name, values in axes.items()}
-    lower_is_better = problem.targets is not None
     n_points = math.prod(len(values) for values in grid.values())
     result = GridResult(dict(grid), n_points, lower_is_better=lower_is_better)
     started = time.perf_counter()
@@ -224,27 +261,27 @@ def search(
             shown = rate.score if lower_is_better else 100 * rate.score
             take(GridPoint(left[place], float(f"{shown:.{RATE_DIGITS}g}"), rate.unfinished))
 
-        settings = [with_parameters(options, parameters) for parameters in left]
-        if loo:
-            leave_one_out_rates(paths, settings, control, on_rate)
-        elif paths.suits(settings[0]):
-            PathRun(paths, settings, control, on_rate).run()
-        else:
-            _one_by_one(problem, settings, paths.n_folds, control, on_rate)
+        rates([with_parameters(options, parameters) for parameters in left], control, on_rate)
+
+    def validate_more(more: dict[str, list[float]]) -> None:
+        for name, values in more.items():
+            result.axes[name] = sorted({*result.axes[name], *values})
+        seen = {point.key for point in result.points}
+        result.n_points += sum(key_of(point) not in seen for chain in chains(more) for point in chain)
+        for chain in chains(more):
+            validate(chain, seen)
 
     try:
         for chain in chains(grid):
             validate(chain, set())
+        for _ in range(extend):
+            if not result.complete or not (beyond := _beyond(result)):
+                break
+            validate_more(beyond)
         for turn in range(1, refine + 1):
             if not result.complete or result.best is None:
                 break
-            finer = _around(result.best, grid, 0.5**turn)
-            for name, values in finer.items():
-                result.axes[name] = sorted({*result.axes[name], *values})
-            seen = {point.key for point in result.points}
-            result.n_points += sum(key_of(point) not in seen for chain in chains(finer) for point in chain)
-            for chain in chains(finer):
-                validate(chain, seen)
+            validate_more(_around(result.best, grid, 0.5**turn))
     except _Stopped:
         pass
     result.seconds = time.perf_counter() - started
@@ -255,23 +292,20 @@ class _Stopped(Exception):
     """The callback asked to stop."""
 
 
-def _one_by_one(
-    problem: Problem, settings: Sequence[TrainOptions], n_folds: int, control: Control, on_rate: RateCallback
+def one_by_one(
+    validate: Callable[[TrainOptions], Rate],
+    settings: Sequence[TrainOptions],
+    control: Control,
+    on_rate: RateCallback,
 ) -> None:
-    """As PathRun, for machines and kernels that cannot share their work."""
+    """As PathRun, for what cannot share its work."""
 
     def stops(progress: Progress) -> bool:
         wished = control.callback is not None and bool(control.callback(progress))
         return wished or control.out_of_time() is not None
 
     for place, options in enumerate(settings):
-        options = dataclasses.replace(options, callback=stops, time_limit=None)
-        if problem.targets is None:
-            classes = cross_validate(problem, options, n_folds)
-            rate = Rate(classes.accuracy, classes.unfinished)
-        else:
-            targets = cross_validate_targets(problem, options, n_folds)
-            rate = Rate(targets.measures.mean_squared_error, targets.unfinished)
+        rate = validate(dataclasses.replace(options, callback=stops, time_limit=None))
         if control.out_of_time() is not None:
             return
         on_rate(place, rate)
@@ -338,9 +372,47 @@ def _around(best: GridPoint, axes: Mapping[str, Sequence[float]], part: float) -
         if name in POWERS:
             finer[name] = [2.0**place for place in around]
         else:
-            low, high = 0.0, {"nu": 1.0, "theta": math.nextafter(1, 0)}.get(name, math.inf)
+            low, high = BOUNDS[name]
             finer[name] = [place for place in around if low <= place <= high]
     return finer
+
+
+def edges(result: GridResult) -> dict[str, float]:
+    """The parameters whose best value is the smallest or the largest one tried, though others lie beyond it,
+    and the next value in that direction. An equal rate further inside is as good: then there is no edge."""
+    found: dict[str, float] = {}
+    best = result.best
+    if best is None:
+        return found
+    for name, values in result.axes.items():
+        places = sorted(on_axis(name, value) for value in values)
+        here = on_axis(name, best.parameters[name])
+        if len(places) == 1 or here not in (places[0], places[-1]):
+            continue
+        equals = {on_axis(name, point.parameters[name]) for point in result.points if point.rate == best.rate}
+        if any(places[0] < place < places[-1] for place in equals):
+            continue
+        following = 2 * here - places[1 if here == places[0] else -2]
+        low, high = BOUNDS.get(name, (-MOST_POWER, MOST_POWER))
+        if low <= following <= high:
+            found[name] = 2.0**following if name in POWERS else round(following, 12)
+    return found
+
+
+def _beyond(result: GridResult) -> dict[str, list[float]]:
+    """The next values beyond each edge that the best point lies on, with the best and its neighbours of the
+    other parameters; nothing where it lies on none."""
+    following = edges(result)
+    if not following or result.best is None:
+        return {}
+    more = {}
+    for name, values in result.axes.items():
+        here = result.best.parameters[name]
+        ordered = sorted(values)
+        place = int(np.abs(np.array(ordered) - here).argmin())
+        near = ordered[max(0, place - 1) : place + 2]
+        more[name] = [following[name], here] if name in following else near
+    return more
 
 
 def _better(point: GridPoint, best: GridPoint, lower: bool) -> bool:

@@ -9,29 +9,32 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.arrays import Floats
-from odmlib.data.dataset import Dataset
+from odmlib.data.dataset import Dataset, dense_rows
 from odmlib.data.problem import Problem
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.kernels.shift import needed_shift, surely_positive
-from odmlib.losses.loss import BandLoss
+from odmlib.losses.loss import BandLoss, MeanVarianceLoss
 from odmlib.machines.machine import Machine, Task
 from odmlib.machines.tasks import make_tasks
 from odmlib.machines.training import PLAIN_MACHINES
+from odmlib.model.functions import KernelFunction
 from odmlib.model.model import Model
 from odmlib.model.regression import RegressionMeasures, regression_measures
 from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions
 from odmlib.selection.conformal import kept_lists, levels_of
 from odmlib.selection.left_out import LeftOut, left_out_margins, may_be_wrong
+from odmlib.selection.left_out_mean import left_out_mean_margins
+from odmlib.solvers.distributed.landmarks import choose_landmarks, features_over
 
 ROUNDING = 1e-15  # of P: a gap below this is not known
 
@@ -41,12 +44,12 @@ class LeaveOneOut:
     """What `leave_one_out` finds."""
 
     model: Model  #: trained on all rows
-    scores: Floats  #: decision values of every row, shaped as those of the model
-    predicted: NDArray  #: label of every row
+    scores: Floats = field(repr=False)  #: decision values of every row, shaped as those of the model
+    predicted: NDArray = field(repr=False)  #: label of every row
     errors: int  #: rows whose label is another one
     accuracy: float  #: of all rows, 0 to 1
     #: no more rows than this can be wrong in true refits with the same C and the same weights of the other
-    #: rows; None where the kernel needs a shift, which a refit would choose anew
+    #: rows; None where the kernel needs a shift, which a refit would choose anew, and for ODM^L
     bound: int | None
 
     def report(self) -> dict[str, Any]:
@@ -59,7 +62,8 @@ class LeftOutTargets:
     """What `leave_one_out` finds for a machine of regression."""
 
     model: Model  #: trained on all rows
-    predicted: Floats  #: rows x outputs: what the machine trained without a row says of it
+    #: rows x outputs: what the machine trained without a row says of it
+    predicted: Floats = field(repr=False)
     measures: RegressionMeasures
 
     def report(self) -> dict[str, Any]:
@@ -70,8 +74,17 @@ class LeftOutTargets:
 def check_machine(options: TrainOptions) -> None:
     if options.machine not in LEAVE_ONE_OUT_MACHINES:
         raise ParameterError(
-            f"leave-one-out from one fit is for machine {', '.join(LEAVE_ONE_OUT_MACHINES)} (nu = theta = 0: "
-            f"the SVM with squared loss), found {options.machine}; cross-validate instead (-v)"
+            f"leave-one-out from one fit is for machine {', '.join(LEAVE_ONE_OUT_MACHINES)} (odm with nu = "
+            f"theta = 0: the SVM with squared loss), found {options.machine}; cross-validate instead (-v)"
+        )
+    if options.hard_margin:
+        raise ParameterError(
+            "leave-one-out from one fit is not for hard_margin (--hard-margin); cross-validate instead (-v)"
+        )
+    if options.approx is not None:
+        raise ParameterError(
+            "leave-one-out from one fit is not for approx (--approx) nystrom, whose landmarks depend on the "
+            "row; cross-validate instead (-v)"
         )
 
 
@@ -82,29 +95,33 @@ def leave_one_out_of(model: Model, problem: Problem, options: TrainOptions) -> L
         return left_out_targets(model, problem, options)
     unsure = np.zeros(problem.rows.n_rows, dtype=bool)
     squared_lengths = _squared_lengths(problem.rows, model.formula)
-    shifted = False
+    bounded = True
 
     def look(machine: Machine, task: Task, margins: Floats, shift: float) -> None:
-        nonlocal shifted
-        shifted |= shift > 0
-        if not shifted:
+        nonlocal bounded
+        loss = machine.loss()
+        bounded &= shift == 0 and isinstance(loss, BandLoss)
+        if bounded:
             rows = slice(None) if task.rows is None else task.rows
             costs, gap = machine.costs(task.weights), _gap(model.report, task.output)
-            loss = cast(BandLoss, machine.loss())
-            unsure[rows] |= may_be_wrong(margins, squared_lengths[rows], costs, loss, gap)
+            unsure[rows] |= may_be_wrong(margins, squared_lengths[rows], costs, cast(BandLoss, loss), gap)
 
     scores = left_out_scores(model, problem, options, look)
     places = model.positions_for(scores)
     errors = int(np.count_nonzero(places != problem.codes))
-    bound = None if shifted else int(np.count_nonzero(unsure))
+    bound = int(np.count_nonzero(unsure)) if bounded else None
     shaped = scores[:, 0] if model.scheme == "binary" else scores
     return LeaveOneOut(model, shaped, model.labels[places], errors, 1 - errors / len(places), bound)
 
 
 def left_out_targets(model: Model, problem: Problem, options: TrainOptions) -> LeftOutTargets:
     """The estimate for a model of regression, which keeps the residuals for prediction intervals."""
+    return targets_found(model, problem, left_out_scores(model, problem, options))
+
+
+def targets_found(model: Model, problem: Problem, scores: Floats) -> LeftOutTargets:
+    """The same from scores of rows that were left out."""
     targets = cast(Floats, problem.targets)
-    scores = left_out_scores(model, problem, options)
     if model.n_outputs == 1:
         ascending, levels = levels_of((targets - scores)[:, 0], problem.sample_weights)
         model.lists.update(kept_lists("residual", ascending, levels))
@@ -120,10 +137,15 @@ def left_out_scores(
     """Scores (rows x outputs) of every row under the machine trained without it.
 
     `look` is called with the machine, each task, its margins and what was added to the kernel's diagonal.
+    Landmarks of an approximation stay: for a row that is none of them, those are what training without it
+    would choose.
     """
     machine = PLAIN_MACHINES[options.machine](options, problem.total_weight)
     scores, offsets = model.function.scores(problem.rows, options.n_threads), model.function.offsets
-    shift_of = _shifts(problem, model.formula, options)
+    rows_at_hand, formula = problem.rows, model.formula
+    if options.approx is not None:  # the same machine, linear in the features of its landmarks
+        rows_at_hand, formula = _nystrom_rows(model, problem.rows, options.n_threads), KernelFormula("linear")
+    shift_of = _shifts(problem, formula, options)
     for task in make_tasks(problem, model.scheme):
         rows = slice(None) if task.rows is None else task.rows
         offset, targets = offsets[task.output], task.targets  # the solver's scores have no offset
@@ -132,11 +154,19 @@ def left_out_scores(
             task = dataclasses.replace(task, targets=targets + offset)
             margins -= targets + offset
         shift = shift_of(task)
-        found = left_out_of_task(problem.rows, model.formula, machine, task, margins, shift)
+        found = left_out_of_task(rows_at_hand, formula, machine, task, margins, shift)
         left_out = found.margins if targets is None else found.margins + targets + offset
         scores[rows, task.output] = task.signs * left_out - offset
         look(machine, task, margins, shift)
     return scores
+
+
+def _nystrom_rows(model: Model, rows: Dataset, threads: int) -> Dataset:
+    """The rows as features over the model's vectors, which are its landmarks in the order of their choice."""
+    vectors = cast(KernelFunction, model.function).vectors
+    found = choose_landmarks(Kernel(model.formula, vectors, threads), vectors.n_rows)
+    factor = np.tril(found.factor[found.rows])
+    return dense_rows(features_over(vectors.take(found.rows), factor, rows, model.formula, threads)[0])
 
 
 def left_out_of_task(
@@ -147,18 +177,12 @@ def left_out_of_task(
         rows = rows.take(task.rows)
         if formula.name == "precomputed":
             rows = rows.on_columns(task.rows.astype(np.int32))
-    return left_out_margins(
-        rows,
-        formula,
-        task.signs,
-        machine.costs(task.weights),
-        cast(BandLoss, machine.loss()),
-        margins,
-        targets=task.targets,
-        max_bytes=machine.options.cache_bytes,
-        shift=shift,
-        threads=machine.options.n_threads,
-    )
+    loss, costs, options = machine.loss(), machine.costs(task.weights), machine.options
+    room: dict[str, Any] = {"max_bytes": options.cache_bytes, "shift": shift, "threads": options.n_threads}
+    if isinstance(loss, MeanVarianceLoss):
+        return left_out_mean_margins(rows, formula, task.signs, costs, loss, margins, **room)
+    band = cast(BandLoss, loss)
+    return left_out_margins(rows, formula, task.signs, costs, band, margins, targets=task.targets, **room)
 
 
 def _squared_lengths(rows: Dataset, formula: KernelFormula) -> Floats:

@@ -100,7 +100,7 @@ def left_out_margins(
     result = margins.copy()
     if len(outside) == 0:
         return LeftOut(result)
-    part = rows.take(outside)
+    part = rows if len(outside) == rows.n_rows else rows.take(outside)
     if formula.name == "linear" and part.n_features > part.n_nonzeros:  # most columns are empty
         part = part.on_columns(part.used_columns())
     y, c, b = y[outside], curvatures[outside], edges[outside]
@@ -115,7 +115,7 @@ def left_out_margins(
     else:
         if formula.name == "precomputed":
             part = part.on_columns(outside.astype(np.int32))
-        matrix = _kernel_matrix(part, formula, shift, threads, tuning.fill_rows)
+        matrix = kernel_matrix(part, formula, shift, threads, tuning.fill_rows)
         left_out = _from_rows(matrix, y, c, b, threads)
     nothing = tuning.nothing * (1.0 if targets is None else float(np.abs(b).max()))
     left_out = np.where(np.abs(left_out) <= nothing, 0.0, left_out)
@@ -199,15 +199,24 @@ def _from_columns(rows: Rows, y: Floats, c: Floats, b: Floats, threads: int) -> 
     margins = y * rows.product(weights, threads)
     duals = c * (b - margins)
     norms = rows.squared_norms()
+    with np.errstate(over="ignore", invalid="ignore"):
+        pull = c * norms
+    if not np.isfinite(pull).all():
+        raise ParameterError("leave-one-out: the squares of the rows overflow; scale the features")
     leverages = rows.quadratic_forms(hessian.T @ hessian, threads)
-    leverages = np.minimum(leverages, norms / (1 + c * norms))  # holds exactly, as H >= I + c_i x_i x_i'
+    leverages = np.minimum(leverages, norms / (1 + pull))  # holds exactly, as H >= I + c_i x_i x_i'
     moves = duals * leverages / (1 - c * leverages)
     return margins - moves
 
 
-def _kernel_matrix(
-    part: Dataset, formula: KernelFormula, shift: float, threads: int, fill_rows: int
+def kernel_matrix(
+    part: Dataset,
+    formula: KernelFormula,
+    shift: float,
+    threads: int,
+    fill_rows: int = TUNING.fill_rows,
 ) -> Floats:
+    """k between all pairs of rows, bias included, and the shift on the diagonal."""
     if formula.name == "precomputed":
         matrix = part.to_dense()
         matrix += formula.bias * formula.bias

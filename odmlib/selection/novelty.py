@@ -7,7 +7,7 @@ outputs v_i of the left-out rows with weights s_i, a row with output v has the c
 
 which is at most nu for about a part nu of new rows that are like the training rows. These are called novel:
 the threshold is the smallest v with p(v) > nu. The outputs come from one fit (left_out.py), which is exact
-where theta = 0, or from folds where the matrix that this needs is larger than the cache may be.
+where theta = 0, or from folds (unseen.py).
 """
 
 from __future__ import annotations
@@ -16,17 +16,14 @@ import dataclasses
 
 import numpy as np
 
-from odmlib._core.arrays import Floats
 from odmlib.data.problem import Problem
 from odmlib.machines.training import train_problem
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
 from odmlib.selection.conformal import kept_lists, levels_of
-from odmlib.selection.fold_training import trained_folds
-from odmlib.selection.leave_one_out import left_out_scores
-from odmlib.selection.left_out import NoRoom
+from odmlib.selection.unseen import unseen_scores
 
-FOLDS = 10  # where leave-one-out from one fit needs too much memory
+PART_OF_NU = 0.1  # by which rows that leave-one-out may get wrong can move the rate of false alarms
 
 
 def train_detector(problem: Problem, options: TrainOptions) -> Model:
@@ -36,11 +33,8 @@ def train_detector(problem: Problem, options: TrainOptions) -> Model:
 
 def with_threshold(model: Model, problem: Problem, options: TrainOptions) -> Model:
     """The model whose decision values are positive for all but about a part nu of rows like these."""
-    try:
-        scores, source = left_out_scores(model, problem, options)[:, 0], "leave-one-out"
-    except NoRoom:
-        scores, source = _fold_scores(problem, options), f"{FOLDS} folds"
-    ascending, levels = levels_of(scores, problem.sample_weights)
+    scores, source = unseen_scores(model, problem, options, PART_OF_NU * options.nu)
+    ascending, levels = levels_of(scores[:, 0], problem.sample_weights)
     place = max(0, int(np.searchsorted(levels, options.nu, side="right")) - 1)
     threshold = float(np.nextafter(ascending[place], -np.inf))  # the row at the threshold is no novelty
     report = model.report | {
@@ -52,12 +46,3 @@ def with_threshold(model: Model, problem: Problem, options: TrainOptions) -> Mod
         lists=kept_lists("conformal", ascending - threshold, levels),
         report=report,
     )
-
-
-def _fold_scores(problem: Problem, options: TrainOptions) -> Floats:
-    """The output of every row under a machine that has not seen its fold."""
-    scores = np.zeros(problem.rows.n_rows)
-    for outside, rows, _, model in trained_folds(problem, options, min(FOLDS, len(scores))):
-        if model is not None:
-            scores[outside] = model.function.scores(rows, options.n_threads)[:, 0]
-    return scores

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -119,9 +120,11 @@ class FoldPaths:
         if kind is None or (options.machine == "kmomd" and options.threshold == "none"):
             return False
         formula, machine = kernel_formula(self.problem.rows, options), kind(options, 1.0)
+        if options.approx is not None or not machine.shares_cache:
+            return False
         if machine.has_weights(formula.name):
             return True
-        scheme = machine.scheme(len(self.problem.labels), formula.name)
+        scheme = machine.scheme(self.problem, formula.name)
         if scheme == "ovo" and bytes_for_all(self.problem.rows.n_rows, True) > options.cache_bytes:
             return False
         return self.kernel_for(formula, options)[1] == 0  # a shift would be the fold's own
@@ -190,7 +193,7 @@ class PathRun:
         # gamma and C are those of the whole set, whatever the rows of a fold and lambda would make them
         self.settings = [of_whole_set(self.problem, options, self.formula.gamma) for options in settings]
         machine = self.machine(first, 1.0)
-        self.scheme = machine.scheme(len(self.problem.labels), self.formula.name)
+        self.scheme = machine.scheme(self.problem, self.formula.name)
         self.linear = machine.has_weights(self.formula.name)
         self.threads, self.budget = first.n_threads, first.cache_bytes
         self.weights = self.problem.weights
@@ -313,6 +316,7 @@ class PathRun:
         `left`: the number of trainings of each C, after which its rate is known.
         """
         latest: dict[tuple[int, int], threading.Event] = {}
+        waiting = deque(place for place in left if left[place])  # rates are told in this order
         steps = []
         for number, (place, fold, task) in enumerate(work):
             key = id(fold), task.output
@@ -336,8 +340,8 @@ class PathRun:
             self.predictions.add(step.place, *self.left_out(step, result, whole), step.task.sides)
             if step.place in left:
                 left[step.place] -= 1
-                if not left[step.place]:
-                    self._end(step.place)
+                while waiting and not left[waiting[0]]:
+                    self._end(waiting.popleft())
 
         worthwhile = self.side_by_side and (
             self.problem.rows.n_nonzeros >= WORTHWHILE_VALUES

@@ -59,6 +59,8 @@ def with_probabilities(
 
 def left_out_scores(model: Model, problem: Problem, options: TrainOptions) -> tuple[Floats, str]:
     """Those of leave-one-out, or else of cross-validation."""
+    if options.declaration.calibrated_by_folds:
+        return cross_validated_scores(model, problem, options)
     try:
         result = cast(LeaveOneOut, leave_one_out_of(model, problem, options))
     except ParameterError:  # another machine, too large, or too ill-conditioned

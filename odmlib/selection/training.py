@@ -13,7 +13,7 @@ from odmlib.data.advice import targets_message
 from odmlib.data.problem import Problem
 from odmlib.errors import ConvergenceWarning, DataWarning, FallbackWarning, ParameterError
 from odmlib.machines.building import convergence_message
-from odmlib.machines.ssodm import fallback_message
+from odmlib.machines.ssodm import fallback_message, raw_message
 from odmlib.machines.training import make_problem, make_settings, train_problem
 from odmlib.model.model import Model
 from odmlib.model.text_writer import check_numbers
@@ -26,9 +26,9 @@ from odmlib.selection.leave_one_out import (
     LeftOutTargets,
     check_machine,
     leave_one_out_of,
-    left_out_targets,
 )
 from odmlib.selection.novelty import train_detector
+from odmlib.selection.unseen import LEFT_OUT, unseen_targets
 from odmlib.solvers.control import CONVERGED
 from odmlib.values import shown_value
 
@@ -41,6 +41,8 @@ def train(X: Any, y: Any = None, **options: Any) -> Model:
     model = train_model(problem, settings)
     if (message := fallback_message(model.report)) is not None:
         warnings.warn(message, FallbackWarning, stacklevel=2)
+    if (message := raw_message(model.report)) is not None:
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
     if model.report["status"] != CONVERGED:
         warnings.warn(convergence_message(model.report, settings.tol), ConvergenceWarning, stacklevel=2)
     return model
@@ -50,7 +52,10 @@ def train_model(problem: Problem, options: TrainOptions) -> Model:
     """`train` for data that are checked already; never warns."""
     model = (train_detector if problem.one_class else train_problem)(problem, options)
     if options.coverage and problem.targets is not None:
-        model.report["leave_one_out"] = left_out_targets(model, problem, options).report()
+        found, source = unseen_targets(model, problem, options)
+        model.report["coverage"] = {"source": source}
+        if source == LEFT_OUT:
+            model.report["leave_one_out"] = found.report()
     elif options.probability or options.coverage:
         from odmlib.selection.label_sets import with_label_sets
         from odmlib.selection.probabilities import left_out_scores, with_probabilities
@@ -71,8 +76,9 @@ def leave_one_out(X: Any, y: Any, **options: Any) -> LeaveOneOut | LeftOutTarget
     """Train on all rows, and tell how each row would fare if it were left out.
 
     Takes what `train` takes. C, gamma and the other rows' weights stay as they are. Exact as long as leaving
-    a row out moves no other row across an edge of the band; otherwise very near. Memory: one matrix of the
-    rows outside the band (linear machines: of the features, if those are fewer), at most `cache_mb`.
+    a row out moves no other row across an edge of the band (odml: to or from the kink of the hinge);
+    otherwise very near. Memory: one matrix of the rows outside the band (linear machines: of the features,
+    if those are fewer; odml: two matrices of all rows), at most `cache_mb`.
 
     >>> import odmlib
     >>> X, y = odmlib.read_data("data/wdbc.train.txt")

@@ -465,9 +465,9 @@ class MarginRegressor(MultiOutputMixin, RegressorMixin, MarginEstimator):
         if getattr(self, "leave_one_out", False):
             from sklearn.metrics import r2_score
 
-            from odmlib.selection.leave_one_out import left_out_targets
+            from odmlib.selection.unseen import unseen_targets
 
-            predicted = left_out_targets(model, problem, options).predicted
+            predicted = unseen_targets(model, problem, options)[0].predicted
             self.loo_predictions_ = predicted[:, 0] if predicted.shape[1] == 1 else predicted
             self.loo_score_ = r2_score(problem.targets, predicted, sample_weight=problem.sample_weights)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from odmlib.data.problem import Problem
 from odmlib.machines.declarations import DECLARATIONS
+from odmlib.machines.declarations.many_rows import LANDMARKS_ONLY, PARTITIONING
 from odmlib.model.model import Model
 from odmlib.options import KMOMD_LAMBDA, TrainOptions
 from odmlib.sklearn.base import MarginClassifier, MarginDetector, MarginRegressor
@@ -21,6 +22,7 @@ TASKS = ("multiclass", "decision_function_shape")
 CLASSES = ("probability", "class_weight")
 TRAINING = ("tol", "max_iter", "time_limit", "solver", "n_jobs", "random_state", "warm_start", "callback")
 RUN = (*CLASSES, *TRAINING)
+MANY_ROWS = (*PARTITIONING, *LANDMARKS_ONLY)
 
 
 class ODMClassifier(
@@ -48,7 +50,8 @@ class ODMClassifier(
     tol : relative duality gap at which training stops
     cache_mb : memory for kernel rows, a hard cap
     shrinking : leave rows inside the band out for a while
-    multiclass : "ovo" (one-vs-one) or "ovr" (one-vs-rest); None: ovr for the linear kernel, else ovo
+    multiclass : "ovo" (one-vs-one) or "ovr" (one-vs-rest); None: ovo, but ovr for the linear kernel
+        with no fewer features than rows, or with too many pairs of classes for their weights
     decision_function_shape : "ovr", a value per class, or "ovo", a value per pair of classes where the
         machine was trained one-vs-one
     probability : make predict_proba available; calibrated on leave-one-out scores where these can be had
@@ -91,11 +94,13 @@ class LinearODM(
 ):
     """Optimal margin distribution machine without a kernel, for many rows or many features.
 
-    The machine of `ODMClassifier(kernel="linear")`; parameters and attributes mean the same.
+    The machine of `ODMClassifier(kernel="linear")`; parameters and attributes mean the same. `coef_` has a
+    row per pair of classes where the machine was trained one-vs-one, as that of `SVC(kernel="linear")` has,
+    and a row per class with `multiclass="ovr"`, as that of `LinearSVC` has.
 
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> machine = LinearODM(C=0.001).fit(X, y)
+    >>> machine = LinearODM(C=0.001, multiclass="ovr").fit(X, y)
     >>> machine.coef_.shape, machine.intercept_.shape
     ((10, 64), (10,))
     """
@@ -237,7 +242,8 @@ class ScalableODM(
 ):
     """SODM: ODM by partitions of the rows, merged level by level, for kernels on very many rows.
 
-    partition, partitions, levels, stop_level, landmarks, approx, rank : as in `odmlib.train`
+    partition, partitions, levels, stop_level, pass_up, landmarks, approx, rank, eta, inner_steps : as in
+        `odmlib.train`
 
     The other parameters and the attributes mean what they mean in `ODMClassifier`.
 
@@ -251,7 +257,7 @@ class ScalableODM(
 class ODMRegressor(
     MarginRegressor,
     machine="odmr",
-    parameters=(*COST, "epsilon", "nu", *KERNEL, "bias", "leave_one_out", "shrinking", *TRAINING),
+    parameters=(*COST, "epsilon", "nu", *KERNEL, "bias", *MANY_ROWS, "leave_one_out", "shrinking", *TRAINING),
     defaults={"nu": 1.0},
 ):
     """Regression with the losses of ODM around the targets, with a kernel.
@@ -265,7 +271,9 @@ class ODMRegressor(
     epsilon : residuals up to this size cost nothing
     nu : weight of residuals above the band (predictions that are too large) relative to those below, 0 to 1
     leave_one_out : make loo_predictions_ and loo_score_ available: what the machine trained without a row
-        predicts for it, and R^2 of these predictions, from one fit
+        predicts for it, and R^2 of these predictions, from one fit; from 10 folds with approx where more than
+        0.5 % of the rows are landmarks
+    partition, partitions, levels, landmarks, approx, rank : for very many rows, as in `odmlib.train`
     bias : as in `ODMClassifier`; None: kernels other than linear and poly add their sum to the mean of y
 
     The other parameters, and the attributes that are not of classes, mean what they mean in `ODMClassifier`.
@@ -300,7 +308,7 @@ class LinearODMRegressor(
 class OneClassODM(
     MarginDetector,
     machine="odmo",
-    parameters=("nu", *COST, "theta", *KERNEL, "bias", "shrinking", *TRAINING),
+    parameters=("nu", *COST, "theta", *KERNEL, "bias", *MANY_ROWS, "shrinking", *TRAINING),
     defaults=DECLARATIONS["odmo"].defaults,
 ):
     """Novelty detection: the ODM of one class, with a threshold that keeps its promise on new rows.
@@ -312,6 +320,7 @@ class OneClassODM(
     ----------
     nu : part of new normal rows that may be called novel, 0 < nu < 1
     theta : half-width of the band without loss, 0 <= theta < 1; above 0 not all rows are support vectors
+    partition, partitions, levels, landmarks, approx, rank : for very many rows, as in `odmlib.train`
 
     The other parameters mean what they mean in `ODMClassifier`, and so do the attributes that are not of
     classes. offset_ is the threshold: `decision_function(X) = score_samples(X) - offset_`.

@@ -98,7 +98,19 @@ class MovingMean:
         return primal, self.gap
 
     def _dual(self, duals: Floats, half_square: float) -> float:
-        v, u, h, c = self.loss.variance, self.loss.mean, self.loss.hinge, self.costs
+        factor, _, hinge, excess = self._parts(duals)
+        dual = inner(self.costs, hinge - np.square(excess) / (4 * self.loss.variance))
+        dual -= factor * factor * half_square
+        return dual if math.isfinite(dual) else -math.inf
+
+    def parts(self, duals: Floats) -> tuple[Floats, Floats, Floats]:
+        """Allowed duals in the direction of these, and what of them the hinge (p) and the variance have."""
+        _, part, hinge, excess = self._parts(duals)
+        return self.costs * part, self.costs * hinge, self.costs * excess
+
+    def _parts(self, duals: Floats) -> tuple[float, Floats, Floats, Floats]:
+        """The factor that makes the duals allowed, then the same three of every row over its cost."""
+        u, h, c = self.loss.mean, self.loss.hinge, self.costs
         wanted = float(duals.sum())
         allowed = min(max(wanted, u * self.total), (u + h) * self.total)
         factor = 1.0 if allowed == wanted else allowed / wanted if allowed * wanted > 0 else math.nan
@@ -106,9 +118,7 @@ class MovingMean:
             part = np.where(c > 0, factor * duals / c, 0.0)  # a_i / c_i
         shift = self._shift(part - u, allowed / self.total - u)
         hinge = np.clip(part - u - shift, 0.0, h)
-        excess = part - u - hinge
-        dual = inner(c, hinge - np.square(excess) / (4 * v)) - factor * factor * half_square
-        return dual if math.isfinite(dual) else -math.inf
+        return factor, part, hinge, part - u - hinge
 
     def _shift(self, part: Floats, wanted: float) -> float:
         """2 v (g-1) with  sum c clip(part - shift, 0, h) = wanted sum c;  Newton steps kept in a bracket."""

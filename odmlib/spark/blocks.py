@@ -1,29 +1,25 @@
-"""Rows on a Spark cluster as blocks in compressed sparse form, and sums over blocks.
+"""Rows on a Spark cluster as blocks in compressed sparse form.
 
-The rows of a partition become one block (a few, where they are very many), which is cached where it was made.
-What a block does depends on its arguments only, and parts are added in the order of their blocks' numbers,
-whatever order tasks end in: a task that fails and runs again changes not a bit of the model, and nor does
-another run on the same partitions.
+The rows of a partition become one block (a few, where they are very many), which is kept where it was made.
+What a block does depends on its arguments only (engine.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from odmlib._core.arrays import Floats
-from odmlib.data.dataset import MAX_FEATURES, Dataset
+from odmlib.data.dataset import MAX_FEATURES, Dataset, dense_rows, stacked
 from odmlib.data.labels import show_labels
 from odmlib.data.problem import class_weights
 from odmlib.errors import ParameterError
-
-if TYPE_CHECKING:
-    from pyspark import RDD
-
+from odmlib.spark.engine import Pairs, first_number
+from odmlib.spark.vectors import present, rows_of, usable_rows, widths_of
 
 BLOCK_VALUES = 1 << 24  # stored values of a block, about: 200 MB
 MANY_LABELS = 10  # more are not counted
@@ -34,12 +30,17 @@ MANY_LABELS = 10  # more are not counted
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows as they are cached. Block k of partition p of P has the number p + k P."""
+    """Rows as they are kept."""
 
     number: int
     rows: Dataset
     labels: Floats
     weights: Floats
+
+    def __reduce__(self) -> tuple:
+        if self.rows.n_nonzeros == self.rows.n_rows * self.rows.n_features:  # the columns go without saying
+            return _dense_block, (self.number, self.rows.dense_view(), self.labels, self.weights)
+        return RowBlock, (self.number, self.rows, self.labels, self.weights)
 
     @property
     def summary(self) -> Summary:
@@ -50,6 +51,10 @@ class RowBlock:
         mean = float(values.mean()) if len(values) else 0.0
         moments = len(values), mean, float(np.square(values - mean).sum())
         return Summary(self.number, self.rows.n_rows, self.rows.n_features, moments, tuple(seen))
+
+
+def _dense_block(number: int, values: Floats, labels: Floats, weights: Floats) -> RowBlock:
+    return RowBlock(number, dense_rows(values), labels, weights)
 
 
 @dataclass(frozen=True)
@@ -77,105 +82,62 @@ class Fault:
         return Summary(self.number, fault=self.message)
 
 
-def blocks_of_rows(
-    partition: int, n_partitions: int, records: Iterable[Any], block_values: int = BLOCK_VALUES
-) -> Iterator[RowBlock | Fault]:
-    """Blocks of (vector, label, weight) records; vectors are those of pyspark.ml.linalg."""
-    vectors: list[Any] = []
-    numbers: list[tuple[float, float]] = []
-    n_values, number = 0, partition
-
-    def refuse(what: str, wrong: Floats, expected: str) -> None:
-        if len(wrong):
-            shown = "missing or not a number" if math.isnan(wrong[0]) else f"{wrong[0]:g}"
-            raise ParameterError(f"a {what} is {shown}; {expected}")
-
-    def block() -> RowBlock:
-        rows = dataset_of(vectors)
-        labels, weights = np.array(numbers, dtype=np.float64).T.copy()
-        refuse("label", labels[~np.isfinite(labels)], "every label must be 0 or 1, or -1 or +1")
-        wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
-        refuse("row weight", wrong, "weights must be finite and at least 0")
-        return RowBlock(number, rows, labels, weights)
-
+def blocks_of_batches(batches: Iterable[Any], block_values: int = BLOCK_VALUES) -> Pairs:
+    """(number, (block, its summary)) of Arrow batches with a vector, a label and a weight in each row."""
+    number = first_number()
     try:
-        for vector, label, weight in records:
-            if vector is None:
-                raise ParameterError("a row has no features (null)")
-            vectors.append(vector)
-            numbers.append((math.nan if label is None else label, math.nan if weight is None else weight))
-            n_values += len(vector.values)
-            if n_values >= block_values:
-                yield block()
-                vectors, numbers, n_values, number = [], [], 0, number + n_partitions
-        if vectors:
-            yield block()
+        parts: list[tuple[Dataset, Floats, Floats]] = []
+        n_values = 0
+        for batch in batches:
+            n_stored = max(1, len(batch.column(0).field("values").flatten()))
+            step = max(1, batch.num_rows * block_values // n_stored)
+            for first in range(0, batch.num_rows, step):
+                width = parts[0][0].n_features if parts else None
+                parts.append(_checked_rows(batch.slice(first, step), width))
+                n_values += parts[-1][0].n_nonzeros
+                if n_values >= block_values:
+                    yield _with_summary(_block_of(number, parts))
+                    parts, n_values, number = [], 0, number + 1
+        if parts:
+            yield _with_summary(_block_of(number, parts))
     except ParameterError as error:
-        yield Fault(number, str(error))
+        yield _with_summary(Fault(number, str(error)))
 
 
-def dataset_of(vectors: list[Any]) -> Dataset:
-    """Dense and sparse vectors of pyspark.ml.linalg, at least one, as rows."""
-    width = len(vectors[0])
-    for vector in vectors:
-        if len(vector) != width:
-            raise ParameterError(f"rows have different numbers of features: {width} and {len(vector)}")
+def _with_summary(block: RowBlock | Fault) -> tuple[int, tuple[RowBlock | Fault, Summary]]:
+    return block.number, (block, block.summary)
+
+
+def _block_of(number: int, parts: list[tuple[Dataset, Floats, Floats]]) -> RowBlock:
+    rows, labels, weights = zip(*parts, strict=True)
+    return RowBlock(number, stacked(list(rows)), np.concatenate(labels), np.concatenate(weights))
+
+
+def _checked_rows(batch: Any, width: int | None) -> tuple[Dataset, Floats, Floats]:
+    """`width`: of the rows before these; None: there are none."""
+    vectors = batch.column(0)
+    labels, weights = (batch.column(k).to_numpy(zero_copy_only=False).astype(float) for k in (1, 2))
+    if not present(vectors).all():
+        raise ParameterError("a row has no features (null)")
+    widths = widths_of(vectors)
+    width = int(widths[0]) if width is None else width
+    if (widths != width).any():
+        other = int(widths[widths != width][0])
+        raise ParameterError(f"rows have different numbers of features: {width} and {other}")
     if width > MAX_FEATURES:
         raise ParameterError(f"rows have {width} features; at most {MAX_FEATURES} are possible")
-    if not any(hasattr(vector, "indices") for vector in vectors):
-        return Dataset.from_any(np.array([vector.array for vector in vectors]), "features")
-    every = np.arange(width, dtype=np.int32)
-    columns = [getattr(vector, "indices", every) for vector in vectors]
-    values = [vector.values for vector in vectors]
-    indptr = np.zeros(len(vectors) + 1, dtype=np.int64)
-    np.cumsum([len(part) for part in values], out=indptr[1:])
-    stored = np.concatenate(values)
-    if not np.isfinite(stored).all():
+    if not usable_rows(vectors, width).all():
         raise ParameterError("features holds NaN or infinity; every value must be finite")
-    return Dataset(indptr, np.concatenate(columns).astype(np.int32), stored, width)
+    _refuse("label", labels[~np.isfinite(labels)], "every label must be 0 or 1, or -1 or +1")
+    wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
+    _refuse("row weight", wrong, "weights must be finite and at least 0")
+    return rows_of(vectors, width), labels, weights
 
 
-# ---------------------------------------------------------------------------------------- sums over blocks
-
-
-def tree_sum(parts: RDD, depth: int) -> Floats:
-    """The sum of (number, vector) records, always in the same order: a tree of `depth` levels in which every
-    node adds its parts by ascending number. Spark's treeAggregate adds them as they arrive."""
-    n_partitions = parts.getNumPartitions()
-    fan_in = max(2, math.ceil(n_partitions ** (1 / depth)))
-    parts = parts.mapPartitionsWithIndex(lambda index, some: [(index, added(some))])
-    while n_partitions > fan_in + math.ceil(n_partitions / fan_in):
-        n_partitions = math.ceil(n_partitions / fan_in)
-        parts = (
-            parts.map(lambda part: (part[0] // fan_in, part)).groupByKey(n_partitions, int).mapValues(added)
-        )
-    total = added(parts.collect())
-    assert total is not None
-    return total
-
-
-def added(parts: Iterable[tuple[int, Floats | None]]) -> Floats | None:
-    """None: no parts."""
-    total = None
-    for _, part in sorted(parts, key=lambda part: part[0]):
-        if part is not None:
-            total = part if total is None else total + part
-    return total
-
-
-def storage_level() -> Any:
-    """Of what is used more than once."""
-    from pyspark import StorageLevel
-
-    return StorageLevel.MEMORY_AND_DISK
-
-
-def task_threads() -> int:
-    """The cores of a task; sums do not depend on their number."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return 1 if context is None else max(1, int(context.cpus()))
+def _refuse(what: str, wrong: Floats, expected: str) -> None:
+    if len(wrong):
+        shown = "missing or not a number" if math.isnan(wrong[0]) else f"{wrong[0]:g}"
+        raise ParameterError(f"a {what} is {shown}; {expected}")
 
 
 # ---------------------------------------------------------------------------------------- all blocks together
@@ -210,17 +172,18 @@ class Whole:
     variance: float  # of all entries, zeros included
     first_rows: Mapping[int, int] = field(repr=False)  # how many rows stand before a block, by its number
 
+    @property
+    def numbers(self) -> list[int]:
+        """Of the blocks, ascending."""
+        return list(self.first_rows)
 
-def joined(
-    summaries: list[Summary], n_partitions: int, files: bool, class_weight: Mapping | None = None
-) -> Whole:
+
+def joined(summaries: list[Summary], files: bool, class_weight: Mapping | None = None) -> Whole:
     """ParameterError says why the rows are not a problem of two classes.
 
     A data frame has labels 0 and 1 or -1 and +1, and one width; `files` any two labels and any widths.
     """
-    summaries = sorted(
-        summaries, key=lambda summary: (summary.number % n_partitions, summary.number // n_partitions)
-    )
+    summaries = sorted(summaries, key=lambda summary: summary.number)
     for summary in summaries:
         if summary.fault:
             raise ParameterError(summary.fault)
@@ -278,6 +241,8 @@ def _labels_of(
         more = "machines of more classes are trained without --spark"
         if not files:
             more = "more classes: pyspark.ml.classification.OneVsRest"
+            if len(labels) == 2:
+                more = "pyspark.ml.feature.StringIndexer makes 0 and 1 of any two"
         raise ParameterError(f"labels {expected}, found {shown}; {more}")
     if not files or sorted(labels) == [-1, 1]:
         labels.sort(reverse=True)

@@ -13,17 +13,19 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pyspark.ml import util
 from pyspark.ml.classification import ClassificationModel, Classifier
+from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import DenseVector, Vector, Vectors, VectorUDT
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param import shared as of_spark
 from pyspark.sql import functions as F
-from pyspark.sql.types import NumericType
+from pyspark.sql.types import ArrayType, DataType, NumericType
 
 from odmlib.errors import ConvergenceWarning, ModelFormatError, ParameterError
 from odmlib.machines.building import convergence_message
@@ -33,12 +35,15 @@ from odmlib.model.text_format import load_model
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import CONVERGED
 from odmlib.solvers.distributed.blocks import TUNING
-from odmlib.spark.blocks import BLOCK_VALUES, blocks_of_rows, dataset_of
+from odmlib.solvers.trace import Trace
+from odmlib.spark.blocks import BLOCK_VALUES, blocks_of_batches
+from odmlib.spark.engine import Spread
 from odmlib.spark.limits import PARTITIONERS, check_options
+from odmlib.spark.scoring import with_scores, wrong_width
 from odmlib.spark.training import train_blocks
+from odmlib.spark.vectors import vector_struct
 
 if TYPE_CHECKING:
-    from pyspark import RDD
     from pyspark.sql import DataFrame
 
 NUMBER, WHOLE, NAME = TypeConverters.toFloat, TypeConverters.toInt, TypeConverters.toString
@@ -152,14 +157,30 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
 
     def __init__(self, **given: Any):
         super().__init__()
+        self._initial: ODMClassificationModel | None = None
         self.setParams(**given)
+
+    def setInitialModel(self, model: ODMClassificationModel | None) -> ODMClassifier:
+        """Begin training from this linear model; it is not saved with the estimator."""
+        self._initial = model
+        return self
+
+    def getInitialModel(self) -> ODMClassificationModel | None:
+        """The model that training begins from."""
+        return self._initial
 
     def setParams(self, **given: Any) -> ODMClassifier:
         """Set parameters by their names."""
+        if "initialModel" in given:
+            self.setInitialModel(given.pop("initialModel"))
         for name in given:
             if not self.hasParam(name):
                 raise TypeError(f"ODMClassifier has no parameter {name!r}")
         return self._set(**given)
+
+    def write(self) -> ParamsWriter:
+        """A writer; `save(path)` is short for `write().save(path)`."""
+        return ParamsWriter(self)
 
     def train_options(self) -> TrainOptions:
         """The parameters as odmlib's own options; ParameterError where one is out of range."""
@@ -194,6 +215,8 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
         size = value("maxBlockSizeInMB")
         if not 0 <= size <= MAX_BLOCK_MB:
             raise ParameterError(f"maxBlockSizeInMB must be from 0 (auto) to {MAX_BLOCK_MB}, found {size:g}")
+        if self._initial is not None and not linear:
+            raise ParameterError("initialModel is for kernel linear")
         for name in ("partitions", "gamma", "degree", "coef0"):
             if linear and given(name):
                 raise ParameterError(f"{name} has no meaning with kernel linear")
@@ -203,29 +226,33 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
     def _fit(self, dataset: DataFrame) -> ODMClassificationModel:
         options = self.train_options()
         records = self._records(dataset)
-        n_partitions = records.getNumPartitions()
         block_values = int(self.getOrDefault("maxBlockSizeInMB") * 2**20 / BYTES_PER_VALUE) or BLOCK_VALUES
-        blocks = records.mapPartitionsWithIndex(
-            lambda partition, some: blocks_of_rows(partition, n_partitions, some, block_values)
-        )
+        blocks = Spread(records, partial(blocks_of_batches, block_values=block_values))
         standardized = self.getOrDefault("standardization")
-        model = train_blocks(blocks, options, self.getAggregationDepth(), standardize=standardized)
+        init = None if self._initial is None else self._initial._odm
+        trace = Trace()
+        model = train_blocks(
+            blocks, options.but(callback=trace), self.getAggregationDepth(), False, standardized, init
+        )
+        model.report["trace"] = trace.points()
         if model.report["status"] != CONVERGED:
             message = convergence_message(model.report, options.tol).replace("-c", "C")
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
         return self._copyValues(ODMClassificationModel(model))
 
-    def _records(self, dataset: DataFrame) -> RDD:
+    def _records(self, dataset: DataFrame) -> DataFrame:
         """(vector, label, weight) of every row."""
         weight_column = self.getOrDefault(self.weightCol) if self.isDefined(self.weightCol) else None
-        check_column(dataset, self.getFeaturesCol(), "featuresCol", VectorUDT, "vectors")
-        check_column(dataset, self.getLabelCol(), "labelCol", NumericType, "numbers")
+        check_column(dataset, self.getFeaturesCol(), "featuresCol", *FEATURES)
+        check_column(dataset, self.getLabelCol(), "labelCol", *NUMBERS)
         weight = F.lit(1.0)
         if weight_column:
-            check_column(dataset, weight_column, "weightCol", NumericType, "numbers")
+            check_column(dataset, weight_column, "weightCol", *NUMBERS)
             weight = F.col(weight_column).cast("double")
-        columns = F.col(self.getFeaturesCol()), F.col(self.getLabelCol()).cast("double"), weight
-        return dataset.select(*columns).rdd
+        features, label = vector_struct(dataset, self.getFeaturesCol()), F.col(self.getLabelCol())
+        return dataset.select(
+            features.alias("features"), label.cast("double").alias("label"), weight.alias("weight")
+        )
 
 
 for _name in DEFAULTS:
@@ -234,20 +261,45 @@ ODMClassifier.__init__.__signature__ = Signature(  # type: ignore[attr-defined]
     [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
     + [
         Parameter(name, Parameter.KEYWORD_ONLY, default=default)
-        for name, default in ({f"{column}Col": column for column in COLUMNS} | DEFAULTS).items()
+        for name, default in (
+            {f"{column}Col": column for column in COLUMNS} | DEFAULTS | {"initialModel": None}
+        ).items()
     ]
 )
 
 
-def check_column(dataset: DataFrame, name: str, parameter: str, kind: type, expected: str) -> None:
+def _is_features(kind: DataType) -> bool:
+    numbers = kind.elementType if isinstance(kind, ArrayType) else kind
+    return isinstance(kind, VectorUDT) or isinstance(numbers, NumericType)
+
+
+def _is_number(kind: DataType) -> bool:
+    return isinstance(kind, NumericType)
+
+
+FEATURES = _is_features, "vectors, arrays of numbers or numbers"
+NUMBERS = _is_number, "numbers"
+
+
+def check_column(
+    dataset: DataFrame, name: str, parameter: str, fits: Callable[[DataType], bool], expected: str
+) -> None:
     if name not in dataset.columns:
         known = ", ".join(dataset.columns)
         raise ParameterError(f"the data have no column '{name}' ({parameter}); they have {known}")
     found = dataset.schema[name].dataType
-    if not isinstance(found, kind):
+    if not fits(found):
         raise ParameterError(
             f"column '{name}' ({parameter}) must hold {expected}, found {found.simpleString()}"
         )
+
+
+class TrainingSummary(NamedTuple):
+    """The objective and the relative duality gap after each round (some hundred of them at most)."""
+
+    objectiveHistory: list[float]
+    gapHistory: list[float]
+    totalIterations: int
 
 
 class ODMClassificationModel(
@@ -298,11 +350,27 @@ class ODMClassificationModel(
         """How training went, as of `odm-train --json`."""
         return self._odm.report
 
+    @property
+    def hasSummary(self) -> bool:
+        """Whether `summary` is there."""
+        return bool(self._odm.report.get("trace"))
+
+    @property
+    def summary(self) -> TrainingSummary:
+        """How training went, round by round."""
+        if not self.hasSummary:
+            raise ParameterError("this model has no summary of its training")
+        trace = self._odm.report["trace"]
+        primal, gaps = ([point[name] for point in trace] for name in ("primal", "gap"))
+        return TrainingSummary(primal, gaps, self._odm.report["iterations"])
+
     setThreshold = _setter("threshold")
 
     def predictRaw(self, value: Vector) -> DenseVector:
         """(-f, f) with the decision value f of one vector."""
-        decision = self._decision_of()(value)
+        if len(value) != self.numFeatures:
+            raise ParameterError(wrong_width(len(value), self.numFeatures))
+        decision = float(self._odm.decision_function(value.toArray()[None])[0])
         return Vectors.dense([-decision, decision])
 
     def predict(self, value: Vector) -> float:
@@ -311,29 +379,34 @@ class ODMClassificationModel(
         return positive if self.predictRaw(value)[1] > self.getThreshold() else negative
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        check_column(dataset, self.getFeaturesCol(), "featuresCol", VectorUDT, "vectors")
-        # with Arrow a vector would have to become a list; pyspark.ml.functions would do without the second
-        # function, but needs pandas in pyspark 3.5
-        without_arrow = {"useArrow": False} if "useArrow" in signature(F.udf).parameters else {}
-        decide, threshold = self._decision_of(), self.getThreshold()
+        features, names = self.getFeaturesCol(), self._output_names()
+        check_column(dataset, features, "featuresCol", *FEATURES)
+        for parameter, name in names.items():
+            if name in dataset.columns:
+                raise ParameterError(f"the data have a column '{name}' already; give another {parameter}")
+        width = dataset.schema[features].metadata.get("ml_attr", {}).get("num_attrs", self.numFeatures)
+        if width != self.numFeatures:
+            raise ParameterError(wrong_width(width, self.numFeatures))
+        score = f"{self.uid}_score"
+        dataset = with_scores(dataset, features, score, self._odm)
         positive, negative = self._odm.labels.tolist()
-        features = F.col(self.getFeaturesCol())
-        raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
-        decision, column = decide, features
-        if raw:
+        if "rawPredictionCol" in names:
+            raw = array_to_vector(F.array(-F.col(score), F.col(score)))
+            dataset = dataset.withColumn(names["rawPredictionCol"], raw)
+            dataset = dataset.withMetadata(names["rawPredictionCol"], {"ml_attr": {"num_attrs": 2}})
+        if "predictionCol" in names:
+            above = F.col(score) > F.lit(self.getThreshold())
+            label = F.when(above, F.lit(positive)).otherwise(F.lit(negative))
+            dataset = dataset.withColumn(names["predictionCol"], label)
+            if negative == 0:
+                nominal = {"ml_attr": {"type": "nominal", "num_vals": 2}}
+                dataset = dataset.withMetadata(names["predictionCol"], nominal)
+        return dataset.drop(score)
 
-            def raw_of(vector: Any) -> DenseVector:
-                found = decide(vector)
-                return Vectors.dense([-found, found])
-
-            dataset = dataset.withColumn(raw, F.udf(raw_of, VectorUDT(), **without_arrow)(features))
-            decision, column = (lambda found: found[1]), F.col(raw)
-        if prediction:
-            label = F.udf(
-                lambda row: positive if decision(row) > threshold else negative, "double", **without_arrow
-            )
-            dataset = dataset.withColumn(prediction, label(column))
-        return dataset
+    def _output_names(self) -> dict[str, str]:
+        """The columns that the model adds, by parameter; an empty name is none."""
+        wanted = {name: self.getOrDefault(name) for name in ("rawPredictionCol", "predictionCol")}
+        return {parameter: name for parameter, name in wanted.items() if name}
 
     def write(self) -> ModelWriter:
         """A writer; `save(path)` is short for `write().save(path)`."""
@@ -361,45 +434,34 @@ class ODMClassificationModel(
             )
         return function
 
-    def _decision_of(self) -> Callable[[Any], float]:
-        """The function from a vector to its decision value, for tasks."""
-        function, width = self._odm.function, self.numFeatures
-        if isinstance(function, LinearFunction):
-            weights, intercept = self.coefficients.array, self.intercept
-
-            def score(vector: Any) -> float:
-                sparse = hasattr(vector, "indices")
-                values, own = (vector.values, weights[vector.indices]) if sparse else (vector.array, weights)
-                return float(values @ own) + intercept
-        else:
-
-            def score(vector: Any) -> float:
-                return float(function.scores(dataset_of([vector]), 1)[0, 0])
-
-        def decide(vector: Any) -> float:
-            if vector is None:
-                raise ParameterError("a row has no features (null)")
-            if len(vector) != width:
-                raise ParameterError(f"a row has {len(vector)} features, the model was trained with {width}")
-            return score(vector)
-
-        return decide
-
 
 # ---------------------------------------------------------------------------------------- files
 
 
-class ModelWriter(util.DefaultParamsWriter):
-    """Parameters as pyspark writes them, and our model file beside."""
+class ParamsWriter(util.DefaultParamsWriter):
+    """Parameters as pyspark writes them, without its detour by Java: Spark Connect has none."""
+
+    def save(self, path: str) -> None:
+        """Write to this directory."""
+        for folder, text in self.texts().items():
+            lines = self.sparkSession.createDataFrame([(text,)], ["value"]).coalesce(1)
+            mode = "overwrite" if self.shouldOverwrite else "error"
+            lines.write.mode(mode).text(os.path.join(path, folder))
+
+    def texts(self) -> dict[str, str]:
+        """By the name of the folder."""
+        session: Any = self.sparkSession
+        return {"metadata": self._get_metadata_to_save(self.instance, session)}
+
+
+class ModelWriter(ParamsWriter):
+    """Our model file beside the parameters."""
 
     instance: ODMClassificationModel
 
-    def saveImpl(self, path: str) -> None:
-        """Called by `save`."""
-        super().saveImpl(path)
-        text = self.instance._odm.to_bytes().decode().removesuffix("\n")
-        lines = self.sparkSession.createDataFrame([(text,)], ["value"]).coalesce(1)
-        lines.write.text(os.path.join(path, MODEL_FOLDER))
+    def texts(self) -> dict[str, str]:
+        """By the name of the folder."""
+        return super().texts() | {MODEL_FOLDER: self.instance._odm.to_bytes().decode().removesuffix("\n")}
 
 
 class ModelReader(util.DefaultParamsReader):

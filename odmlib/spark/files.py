@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -20,10 +21,11 @@ from odmlib.data.dataset import Dataset, sound_rows
 from odmlib.data.files import is_packed, open_input
 from odmlib.data.reading import parse_stream
 from odmlib.errors import DataFormatError, OdmError
-from odmlib.spark.blocks import BLOCK_VALUES, Fault, RowBlock
+from odmlib.spark.blocks import BLOCK_VALUES, Fault, RowBlock, Summary
+from odmlib.spark.engine import NUMBERS_OF_PARTITION, Pairs, Spread
 
 if TYPE_CHECKING:
-    from pyspark import RDD, SparkContext
+    from pyspark.sql import SparkSession
 
 SMALLEST_PIECE, LARGEST_PIECE = 1 << 18, 1 << 25  # bytes
 
@@ -42,22 +44,36 @@ class Piece(NamedTuple):
 
 
 def file_blocks(
-    context: SparkContext, path: str, grammar: Grammar, smallest_piece: int = SMALLEST_PIECE
-) -> RDD:
-    """An RDD of RowBlock and Fault; OSError or OdmError where there is nothing to read."""
+    session: SparkSession, path: str, grammar: Grammar, smallest_piece: int = SMALLEST_PIECE
+) -> Spread:
+    """Pairs of a RowBlock or Fault and its summary; OSError or OdmError where there is nothing to read."""
     local = local_path(path)
-    if local is None:  # each file is held in memory while it is parsed
-        return source_blocks(context.binaryFiles(path), grammar)
-    pieces = cut(local, context.defaultParallelism, smallest_piece)
-    return source_blocks(context.parallelize(pieces, len(pieces)), grammar)
+    if local is None:
+        return address_blocks(session, path, grammar)
+    pieces = cut(local, n_cores(session), smallest_piece)
+    return Spread.of_tasks(session, len(pieces), lambda task: blocks_of_text(task, pieces[task], grammar))
 
 
-def source_blocks(sources: RDD, grammar: Grammar) -> RDD:
-    """Blocks of an RDD of pieces, or of (name, content) of whole files."""
-    n_partitions = sources.getNumPartitions()
-    return sources.mapPartitionsWithIndex(
-        lambda partition, some: blocks_of_text(partition, n_partitions, sorted(some), grammar)
-    )
+def address_blocks(session: SparkSession, path: str, grammar: Grammar) -> Spread:
+    """The same of an address; each file is held in memory while it is parsed."""
+    files = session.read.format("binaryFile").load(path)
+    names = sorted(row[0] for row in files.select("path").collect())
+    places = {name: place for place, name in enumerate(names)}
+    return Spread(files.select("path", "content"), partial(_blocks_of_files, places, grammar))
+
+
+def _blocks_of_files(places: dict[str, int], grammar: Grammar, batches: Iterable[Any]) -> Pairs:
+    for batch in batches:
+        for place, name in enumerate(batch.column(0).to_pylist()):
+            content = batch.column(1)[place].as_py()
+            yield from blocks_of_text(places[name], (name, content), grammar)
+
+
+def n_cores(session: SparkSession) -> int:
+    """How many tasks Spark runs at a time, as it tells without a SparkContext."""
+    from pyspark.sql import functions as F
+
+    return session.range(1 << 16).select(F.spark_partition_id()).distinct().count()
 
 
 def local_path(path: str) -> str | None:
@@ -97,27 +113,25 @@ def cut(path: str, n_cores: int, smallest_piece: int = SMALLEST_PIECE) -> list[P
 
 
 def blocks_of_text(
-    partition: int,
-    n_partitions: int,
-    sources: Iterable[Piece | tuple[str, bytes]],
-    grammar: Grammar,
-    block_values: int = BLOCK_VALUES,
-) -> Iterator[RowBlock | Fault]:
-    """Blocks of one partition; a fault of the text ends it."""
-    number = partition
-    for source in sources:
-        try:
-            rows, labels = read_piece(source, grammar)
-        except OdmError as error:
-            yield Fault(number, str(error))
-            return
-        except OSError as error:
-            reason = f"{error.strerror or error} (every machine must see the file under this path)"
-            yield Fault(number, f"{source[0]}: {reason}")
-            return
-        for some in row_ranges(rows, block_values):
-            yield RowBlock(number, rows.take(some), labels[some], np.ones(len(some)))
-            number += n_partitions
+    place: int, source: Piece | tuple[str, bytes], grammar: Grammar, block_values: int = BLOCK_VALUES
+) -> Iterator[tuple[int, tuple[RowBlock | Fault, Summary]]]:
+    """Blocks with their summaries; `place`: of the source among all. A fault of the text ends it."""
+    number = place * NUMBERS_OF_PARTITION
+    try:
+        rows, labels = read_piece(source, grammar)
+    except OdmError as error:
+        fault = Fault(number, str(error))
+        yield number, (fault, fault.summary)
+        return
+    except OSError as error:
+        reason = f"{error.strerror or error} (every machine must see the file under this path)"
+        fault = Fault(number, f"{source[0]}: {reason}")
+        yield number, (fault, fault.summary)
+        return
+    for some in row_ranges(rows, block_values):
+        block = RowBlock(number, rows.take(some), labels[some], np.ones(len(some)))
+        yield number, (block, block.summary)
+        number += 1
 
 
 def row_ranges(rows: Dataset, block_values: int) -> Iterator[np.ndarray]:

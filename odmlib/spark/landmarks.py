@@ -7,8 +7,9 @@ which are a part of the model, reach the driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,10 +24,8 @@ from odmlib.solvers.distributed.landmarks import (
     features_over,
     rows_to_search,
 )
-from odmlib.spark.blocks import BLOCK_VALUES, RowBlock, Whole, task_threads
-
-if TYPE_CHECKING:
-    from pyspark import RDD
+from odmlib.spark.blocks import BLOCK_VALUES, RowBlock, Whole
+from odmlib.spark.engine import NUMBERS_OF_PARTITION, Pairs, Spread, task_threads
 
 
 class Found(NamedTuple):
@@ -37,37 +36,39 @@ class Found(NamedTuple):
 
 
 def find_landmarks(
-    blocks: RDD, whole: Whole, formula: KernelFormula, count: int, seed: int, tuning: NystromTuning = TUNING
+    blocks: Spread,
+    whole: Whole,
+    formula: KernelFormula,
+    count: int,
+    seed: int,
+    tuning: NystromTuning = TUNING,
 ) -> Found:
     """At most `count`; fewer where the rest lies in their span."""
     searched = rows_to_search(whole.n_rows, count, seed, tuning)
     first_rows = whole.first_rows
-    sent = blocks.context.broadcast(searched)
 
-    def rows_of(block: RowBlock) -> tuple[int, tuple[int, Dataset]]:
+    def rows_of(block: RowBlock) -> Dataset:
         first = first_rows[block.number]
-        low, high = np.searchsorted(sent.value, (first, first + block.rows.n_rows))
-        return 0, (first, block.rows.take(sent.value[low:high] - first))
+        low, high = np.searchsorted(searched, (first, first + block.rows.n_rows))
+        return block.rows.take(searched[low:high] - first)
 
-    def choose(parts: Iterable[tuple[int, Dataset]]) -> Found:
-        rows = stacked([part for _, part in sorted(parts, key=lambda part: part[0])])
+    def choose(key: int, parts: list[Dataset]) -> Found:
+        rows = stacked(parts)
         found = choose_landmarks(Kernel(formula, rows, task_threads()), count)
         return Found(rows.take(found.rows), np.tril(found.factor[found.rows]))
 
-    ((_, found),) = blocks.map(rows_of).groupByKey(1).mapValues(choose).collect()
-    sent.unpersist()
+    ((_, found),) = blocks.map(rows_of).grouped(1, lambda number, rows: 0, choose).collect()
     return found
 
 
-def feature_blocks(blocks: RDD, found: Found, formula: KernelFormula) -> RDD:
+def feature_blocks(blocks: Spread, found: Found, formula: KernelFormula) -> Spread:
     """Pairs of a RowBlock of features and (sum of k(x, x), part of it outside the landmarks' span)."""
-    n_partitions = blocks.getNumPartitions()
-    sent = blocks.context.broadcast(found)
+    landmarks, factor = found
 
-    def features(partition: int, some: Iterable[RowBlock]) -> Iterator[tuple[RowBlock, tuple[float, float]]]:
-        landmarks, factor = sent.value
-        number = partition
-        for block in some:
+    def features(some: Iterable[tuple[int, RowBlock]]) -> Pairs:
+        made: Counter[int] = Counter()
+        for _, block in some:
+            first = block.number // NUMBERS_OF_PARTITION * NUMBERS_OF_PARTITION
             step = max(1, BLOCK_VALUES // max(1, landmarks.n_rows))
             for begin in range(0, block.rows.n_rows, step):
                 rows = np.arange(begin, min(begin + step, block.rows.n_rows))
@@ -75,11 +76,12 @@ def feature_blocks(blocks: RDD, found: Found, formula: KernelFormula) -> RDD:
                     landmarks, factor, block.rows.take(rows), formula, task_threads()
                 )
                 left = np.maximum(0.0, diagonal - np.einsum("ij,ij->i", values, values))
-                made = RowBlock(number, dense_rows(values), block.labels[rows], block.weights[rows])
-                yield made, (float(diagonal.sum()), float(left.sum()))
-                number += n_partitions
+                number = first + made[first]
+                one = RowBlock(number, dense_rows(values), block.labels[rows], block.weights[rows])
+                yield number, (one, (float(diagonal.sum()), float(left.sum())))
+                made[first] += 1
 
-    return blocks.mapPartitionsWithIndex(features)
+    return blocks.through(features)
 
 
 def nearest_landmarks(found: Found, rows: Dataset, formula: KernelFormula, threads: int) -> Places:

@@ -15,9 +15,9 @@ the gap on all rows is small enough. So that one task needs room for those rows,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -49,13 +49,10 @@ from odmlib.solvers.distributed.partitions import Plan, check_stop_level, make_p
 from odmlib.solvers.kernel.precision import margins_need_float64
 from odmlib.solvers.kernel.working_set import solve_working_set
 from odmlib.solvers.problem import KernelProblem
-from odmlib.spark.blocks import RowBlock, Whole, storage_level, task_threads
+from odmlib.spark.blocks import RowBlock, Whole
+from odmlib.spark.engine import Kept, Pairs, Spread, task_threads
 from odmlib.spark.landmarks import find_landmarks, nearest_landmarks
 from odmlib.spark.margins import MarginPart, margin_part
-
-if TYPE_CHECKING:
-    from pyspark import RDD
-
 
 PART_COLUMNS = ("places", "signs", "costs", "duals")
 
@@ -166,7 +163,7 @@ class ClusterProblem:
 class LevelRun:
     """One training by levels."""
 
-    def __init__(self, blocks: RDD, problem: ClusterProblem, control: Control):
+    def __init__(self, blocks: Spread, problem: ClusterProblem, control: Control):
         self.blocks, self.problem, self.control = blocks, problem, control
         self.options = problem.machine.options
         self.cascade = self.options.partition == "cascade"
@@ -178,7 +175,7 @@ class LevelRun:
         """The result with its `levels`, the support vectors, and the margins of all rows."""
         whole, options = self.problem.whole, self.options
         plan = make_plan(whole.n_rows, min(whole.class_rows), options.partitions, options.levels)
-        stop_level = options.stop_level or 0
+        stop_level = int(options.stop_level or 0)  # a number: cli/spark.py refuses auto
         check_stop_level(stop_level, plan)
         exact = stop_level == 0 and not (self.cascade and plan.levels)
         vectors, n_landmarks = self._nothing(), 0
@@ -216,17 +213,17 @@ class LevelRun:
             previous = solved
             solved = self._solve_level(parts, plan.partitions(level), level)
             if previous is not None:
-                previous.unpersist()
-            parts = solved.map(lambda pair: pair[0])
+                previous.release()
+            parts = solved.objects
             if self.control.out_of_time() is not None:
                 break
         assert solved is not None
-        vectors = parts.collect()
-        solved.unpersist()
+        vectors = [part for _, part in parts.collect()]
+        solved.release()
         return merged(0, vectors), n_landmarks
 
-    def deal(self, plan: Plan) -> tuple[RDD, int]:
-        """An RDD of Part, the piece of every block for every part of the first level."""
+    def deal(self, plan: Plan) -> tuple[Spread, int]:
+        """The piece of every block for every part of the first level."""
         problem, options = self.problem, self.options
         found = None
         if options.partition.startswith("stratified"):
@@ -244,35 +241,36 @@ class LevelRun:
             positive = problem.whole.classes.signs(block) > 0
             return strata + (max(1, n_landmarks) * positive if by_class else 0)
 
-        counted = self.blocks.map(lambda block: (block.number, np.bincount(keys(block), minlength=n_keys)))
+        counted = self.blocks.map(lambda block: np.bincount(keys(block), minlength=n_keys))
         starts = first_positions(dict(counted.collect()), problem.whole.first_rows)
         n_parts, seed = plan.partitions(plan.levels), options.seed
 
-        def pieces(block: RowBlock) -> Iterator[Part]:
-            parts = positions_of(keys(block), starts[block.number], seed + block.number) % n_parts
-            rows = problem.part_of(block)
-            weights = problem.whole.classes.row_weights(block)
-            for number in np.unique(parts).tolist():
-                some = np.flatnonzero(parts == number)
-                yield replace(rows.take(some), number=number, weight=float(weights[some].sum()))
+        def pieces(blocks: Iterable[tuple[int, RowBlock]]) -> Pairs:
+            for _, block in blocks:
+                parts = positions_of(keys(block), starts[block.number], seed + block.number) % n_parts
+                rows = problem.part_of(block)
+                weights = problem.whole.classes.row_weights(block)
+                for number in np.unique(parts).tolist():
+                    some = np.flatnonzero(parts == number)
+                    part = replace(rows.take(some), number=number, weight=float(weights[some].sum()))
+                    yield block.number * n_parts + number, part
 
-        return self.blocks.flatMap(pieces), n_landmarks
+        return self.blocks.through(pieces), n_landmarks
 
-    def _solve_level(self, parts: RDD, n_parts: int, level: int) -> RDD:
-        """A cached RDD of (Part, Solved)."""
+    def _solve_level(self, parts: Spread, n_parts: int, level: int) -> Kept:
+        """The parts with what is told of each."""
         problem, total, control = self.problem, self.total, self.control
         began = control.seconds()
         tol = max(TUNING.local_tol, control.tol)
         limit = min(n for n in (TUNING.local_iterations, control.max_iter) if n is not None)
         seconds = self._seconds_left()
 
-        def solve(pair: tuple[int, Iterable[Part]]) -> tuple[Part, Solved]:
-            part = merged(*pair)
+        def solve(number: int, pieces: list[Part]) -> tuple[Part, Solved]:
+            part = merged(number, pieces)
             return problem.solve(part, part.weight / total, tol, limit, seconds)
 
-        grouped = parts.map(lambda part: (part.number % n_parts, part)).groupByKey(n_parts, int)
-        solved = grouped.map(solve).persist(storage_level())
-        told = solved.map(lambda pair: pair[1]).collect()
+        solved = parts.grouped(n_parts, lambda number, part: part.number % n_parts, solve).kept()
+        told = [one for _, one in solved.notes()]
         counts = n_parts, sum(one.rows for one in told), sum(one.support_vectors for one in told)
         self.levels.append(level_record(level, *counts, told, control.seconds() - began))
         if control.callback is not None:
@@ -284,17 +282,15 @@ class LevelRun:
 
     def _look(self, vectors: Part) -> Look:
         problem = self.problem
-        sent = self.blocks.context.broadcast(vectors)
 
-        def part(block: RowBlock) -> tuple[int, tuple[float, float, float, MarginPart]]:
-            rows, margins = problem.under(sent.value, block)
+        def part(block: RowBlock) -> tuple[float, float, float, MarginPart]:
+            rows, margins = problem.under(vectors, block)
             loss = problem.machine.loss()
             losses, gap = value_and_gap(loss, rows.duals, margins, rows.costs, task_threads())
             norm = float(rows.duals @ margins)
-            return block.number, (losses, gap, norm, margin_part(margins, rows.costs, rows.signs))
+            return losses, gap, norm, margin_part(margins, rows.costs, rows.signs)
 
-        found = [one for _, one in sorted(self.blocks.map(part).collect(), key=lambda one: one[0])]
-        sent.unpersist()
+        found = [one for _, one in self.blocks.map(part).collect()]
         losses, gaps, norms, margins = zip(*found, strict=True)
         primal = 0.5 * math.fsum(norms) + math.fsum(losses)
         return Look(vectors, primal, max(0.0, math.fsum(gaps)), list(margins))
@@ -321,18 +317,16 @@ class LevelRun:
         tol = max(TUNING.active_tol * control.tol, TUNING.round_gain * relative_gap(look.primal, look.gap))
         left = control.left(self.iterations, least=1)
         seconds = self._seconds_left()
-        sent = self.blocks.context.broadcast(look.vectors)
 
-        def active(block: RowBlock) -> tuple[int, Part]:
-            rows, margins = problem.under(sent.value, block)
+        def active(block: RowBlock) -> Part:
+            rows, margins = problem.under(look.vectors, block)
             slopes = slopes_and_curvatures(problem.machine.loss(), margins, rows.costs, task_threads())[1]
-            return 0, rows.take(np.flatnonzero((rows.duals != 0) | (slopes != 0)))
+            return rows.take(np.flatnonzero((rows.duals != 0) | (slopes != 0)))
 
-        def solve(pair: tuple[int, Iterable[Part]]) -> tuple[Part, Solved]:
-            return problem.solve(merged(*pair), 1.0, tol, left, seconds)
+        def solve(number: int, parts: list[Part]) -> tuple[Part, Solved]:
+            return problem.solve(merged(number, parts), 1.0, tol, left, seconds)
 
-        (found,) = self.blocks.map(active).groupByKey(1).map(solve).collect()
-        sent.unpersist()
+        ((_, found),) = self.blocks.map(active).grouped(1, lambda number, part: 0, solve).collect()
         return found
 
     def _nothing(self) -> Part:

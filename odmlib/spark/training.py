@@ -5,73 +5,74 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from odmlib._core.arrays import Floats
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.machines.building import all_parameters, formula_for, report_of
-from odmlib.machines.sodm import USUAL_RANK, Sodm
+from odmlib.machines.many_rows import USUAL_RANK
+from odmlib.machines.sodm import Sodm
+from odmlib.machines.starting import weights_on
 from odmlib.model.functions import Function, KernelFunction, LinearFunction
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
-from odmlib.solvers.control import Control, SolverResult
+from odmlib.solvers.control import Control, SolverResult, WarmStart
 from odmlib.solvers.distributed.landmarks import coefficients
-from odmlib.spark.blocks import Whole, joined, storage_level
+from odmlib.spark.blocks import Whole, joined
+from odmlib.spark.engine import Spread
 from odmlib.spark.landmarks import feature_blocks, find_landmarks
 from odmlib.spark.levels import ClusterProblem, LevelRun
 from odmlib.spark.limits import check_options
 from odmlib.spark.linear import column_factors, scaled_columns, solve_linear
 from odmlib.spark.margins import MarginPart, margins_together
 
-if TYPE_CHECKING:
-    from pyspark import RDD
-
-
 # the result, the function, the margins of the blocks, and further entries of the report
 Trained = tuple[SolverResult, Function, list[MarginPart], dict[str, Any]]
 
 
 def train_blocks(
-    blocks: RDD,
+    blocks: Spread,
     options: TrainOptions,
     depth: int = 2,
     files: bool = False,
     standardize: bool = False,
+    init: Model | None = None,
 ) -> Model:
-    """Train on an RDD of RowBlock and Fault, of `files` or of a data frame; `depth`: of the tree of sums.
+    """Train on pairs of a RowBlock or Fault and its summary, of `files` or of a data frame; `depth`: of the
+    tree of sums.
 
     `standardize` (linear machines): columns are divided by their standard deviations, and so are the weights
     afterwards; objective and gap are those of the divided columns. A column that never changes has no weight.
+    `init`: a linear machine to begin from.
     """
     started = time.perf_counter()
     check_options(options)
     control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
-    blocks = blocks.persist(storage_level())
-    n_partitions = blocks.getNumPartitions()
+    kept = blocks.kept()
     try:
-        summaries = blocks.map(lambda block: block.summary).collect()
+        summaries = [summary for _, summary in kept.notes()]
         assert not isinstance(options.class_weight, str)  # no caller lets it be
-        whole = joined(summaries, n_partitions, files, options.class_weight)
+        whole = joined(summaries, files, options.class_weight)
         formula = formula_for(options, whole.n_features, lambda: whole.variance, lambda: math.nan)
         machine = Sodm(replace(options, callback=None, init=None), whole.total_weight)
-        rows = blocks
+        rows = kept.objects
         if len({summary.n_features for summary in summaries}) > 1:
             width = whole.n_features
-            rows = blocks.map(lambda block: replace(block, rows=block.rows.with_features(width)))
+            rows = rows.map(lambda block: replace(block, rows=block.rows.with_features(width)))
         with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
             result, function, margins, notes = _train(
-                rows, machine, formula, whole, depth, control, standardize
+                rows, machine, formula, whole, depth, control, standardize, init
             )
     finally:
-        blocks.unpersist()
+        kept.release()
     parameters = all_parameters(machine.parameters(), formula, options)
     labels = whole.classes.labels
     model = Model(options.machine, formula, labels, whole.n_features, function, parameters, {})
     counts = {
         "blocks": whole.n_blocks,
-        "spark_partitions": n_partitions,
         "class_rows": list(whole.class_rows),
         "right": [sum(part.right[side] for part in margins) for side in (0, 1)],
     }
@@ -88,21 +89,23 @@ def train_blocks(
 
 
 def _train(
-    blocks: RDD,
+    blocks: Spread,
     machine: Sodm,
     formula: KernelFormula,
     whole: Whole,
     depth: int,
     control: Control,
     standardize: bool,
+    init: Model | None,
 ) -> Trained:
     if formula.name == "linear":
         n_features, bias = whole.n_features, formula.bias
         factors = np.ones(n_features)
         if standardize:
-            factors = column_factors(blocks, n_features, depth)
+            factors = column_factors(blocks, whole, depth)
             blocks = blocks.map(lambda block: replace(block, rows=scaled_columns(block.rows, factors)))
-        result, margins = solve_linear(blocks, machine, whole, n_features, bias, depth, control)
+        start = None if init is None else WarmStart(_first_weights(init, whole, bias, factors))
+        result, margins = solve_linear(blocks, machine, whole, n_features, bias, depth, control, start)
         _require_finite(result)
         weights = factors * result.weights[:n_features]  # of the columns as they were
         used = np.flatnonzero(weights).astype(np.int32)
@@ -117,20 +120,35 @@ def _train(
     return result, expansion, margins, {"levels": result.levels}
 
 
+def _first_weights(init: Model, whole: Whole, bias: float, factors: Floats) -> Floats:
+    """Of the divided columns, then the bias column's."""
+    theirs, ours = init.labels.tolist(), whole.classes.labels.tolist()
+    if sorted(theirs) != sorted(ours) or not isinstance(init.function, LinearFunction):
+        raise ParameterError("the model to start from must be linear, with the labels of the data")
+    if init.n_features != whole.n_features:
+        raise ParameterError(
+            f"the model to start from has {init.n_features} features, the data have {whole.n_features}"
+        )
+    weights = weights_on(np.arange(whole.n_features, dtype=np.int32), bias, init.function)
+    some = factors > 0
+    weights[: len(factors)][some] /= factors[some]
+    return weights if theirs == ours else -weights
+
+
 def _train_nystrom(
-    blocks: RDD, machine: Sodm, formula: KernelFormula, whole: Whole, depth: int, control: Control
+    blocks: Spread, machine: Sodm, formula: KernelFormula, whole: Whole, depth: int, control: Control
 ) -> Trained:
     options = machine.options
     found = find_landmarks(blocks, whole, formula, options.rank or USUAL_RANK, options.seed)
-    featured = feature_blocks(blocks, found, formula).persist(storage_level())
+    kept = feature_blocks(blocks, found, formula).kept()
     try:
-        traces = featured.map(lambda pair: (pair[0].number, pair[1])).collect()
+        traces = kept.notes()
         diagonal, left = (math.fsum(trace[k] for _, trace in traces) for k in range(2))
         rank = found.rows.n_rows
-        features: Any = featured.map(lambda pair: pair[0])
-        result, margins = solve_linear(features, machine, whole, rank, 0.0, depth, control)
+        numbered = replace(whole, first_rows={number: 0 for number, _ in traces})
+        result, margins = solve_linear(kept.objects, machine, numbered, rank, 0.0, depth, control)
     finally:
-        featured.unpersist()
+        kept.release()
     _require_finite(result)
     result.solver = f"nystrom+{result.solver}"
     approximation = {"method": "nystrom", "rank": rank, "trace_error": left / diagonal}

@@ -99,6 +99,12 @@ def test_list_and_mistakes(capsys, tmp_path):
     with pytest.raises(SystemExit):
         main(["odm.table9"])
     assert "no study 'odm.table9'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["sodm.figure2.spark", "--out", str(tmp_path)])
+    assert "needs a Spark master" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["odm.table2", "--sets", "nowhere"])
+    assert "no set 'nowhere' in odm.table2" in capsys.readouterr().err
 
 
 def test_studies_are_sound():
@@ -118,8 +124,56 @@ def test_grids_of_the_odm_paper():
     assert point["lambda_"] / 0.5**2 == 1.0  # C1 = 2^0, C2 = 2^10
 
 
+@pytest.mark.parametrize("n_classes, columns", [(2, 1), (3, 3), (7, 63), (8, 63), (26, 63)])
+def test_codes_divide_the_classes_in_two(n_classes, columns):
+    from benchmarks.papers.mcodm import code_table
+
+    table = code_table(n_classes)
+    assert table.shape == (n_classes, columns) and set(np.unique(table)) == {-1, 1}
+    assert not (table == table[0]).all(axis=0).any()  # each column has both sides
+    assert len({tuple(column * column[-1]) for column in table.T}) == columns  # and is another division
+    assert len({tuple(row) for row in table}) == n_classes
+
+
+def test_a_point_is_chosen_by_the_best_rate():
+    """With paths along lambda, and one by one where the machine has none."""
+    import odmlib
+    from benchmarks.papers._protocol import chosen
+
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    y = np.sign(X[:, 0] * X[:, 1])
+    points = [{"lambda_": value, "gamma": gamma} for gamma in (1e-4, 1.0) for value in (100.0, 1e-6, 1.0)]
+    for fixed in ({}, {"machine": "sodm"}):
+        rates = [odmlib.cross_validate(X, y, 3, **fixed, **point).accuracy for point in points]
+        best = chosen(X, y, points, fixed, folds=3)
+        assert best["gamma"] == 1 and rates[points.index(best)] >= max(rates) - 0.02 > min(rates) + 0.2
+
+
+def test_the_speedup_is_that_of_two_threads(monkeypatch):
+    """benchmarks.papers sets OMP_NUM_THREADS to 1 for numpy; odmlib is given its threads."""
+    from benchmarks.papers import sodm
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(sodm, "CORES", (1, 2))
+    monkeypatch.setattr(sodm, "parts_of", lambda *cell: None)
+    monkeypatch.setattr(sodm, "measured", lambda rows, options: (0.9, 1.5 / options["threads"]))
+    assert sodm.speedup_curve("svmguide1", 0, "rbf", True) == {"1": 1.0, "2": 2.0}
+
+
+def test_a_part_of_a_protocol(tmp_path, here):
+    study = dataclasses.replace(TABLE, sets=("iris", "wine"))
+    first = _study.run_study(study, tmp_path, False, lambda line: None, most_repeats=2, sets=("wine",))
+    assert set(first) == {("wine", repeat, method) for repeat in (0, 1) for method in "ABC"}
+    assert "(2 of 6 repeats on 1 sets)" in _study.page(study, first, False, tmp_path)
+    both = _study.run_study(study, tmp_path, False, lambda line: None, most_repeats=1)
+    assert len(both) == 9  # what was there before counts
+    assert "(1 to 2 of 6 repeats on 2 sets)" in _study.page(study, both, False, tmp_path)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in STUDIES if name != "mcodm.figure1"])
+@pytest.mark.parametrize(
+    "name", [name for name in STUDIES if name not in ("mcodm.figure1", "sodm.figure2.spark")]
+)
 def test_one_cell_of_each_study(name):
     """On the smallest set that is here."""
     study = STUDIES[name]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import nnls
 
 import odmlib
 from odmlib.kernels.formula import KernelFormula
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 ORACLE = 1e-11  # relative error of the oracles, which work in float64
 LINEAR = 1e-9  # how near a linear machine comes to the minimum
-MACHINES = ("svm", "odml", "odm", "sodm")
+MACHINES = ("svm", "odml", "odm", "sodm", "kmomd", "odmr", "odmo")
 KERNELS = ("rbf", "poly", "precomputed")
 N_PROBLEMS = 40
 N_STEPS = 150
@@ -50,7 +51,12 @@ class Case:
     def data(self) -> tuple[np.ndarray, np.ndarray]:
         rng = np.random.default_rng(self.seed)
         X = rng.normal(size=(self.n, self.d)) * self.scale
-        y = np.where(X[:, 0] / self.scale + 0.5 * rng.normal(size=self.n) > 0, 1.0, -1.0)
+        targets = X[:, 0] / self.scale + 0.5 * rng.normal(size=self.n)
+        if self.machine == "odmr":
+            return X, targets
+        if self.machine == "odmo":
+            return X, np.ones(self.n)
+        y = np.where(targets > 0, 1.0, -1.0)
         y[:2] = 1.0, -1.0
         return X, y
 
@@ -60,13 +66,26 @@ class Case:
             "linear" if self.kernel == "precomputed" else self.kernel, **numbers.get(self.kernel, {})
         )
 
+    @property
+    def lam(self) -> float:
+        """KM-OMD's lambda: that of the SVM with this C."""
+        return 1 / (1 + self.C)
+
     def options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"machine": self.machine, "kernel": self.kernel, "tol": self.tol, "bias": 0}
         if self.kernel in ("rbf", "poly"):
             options["gamma"] = self.gamma
         if self.kernel == "poly":
             options |= {"degree": 2, "coef0": 1.0}
-        own = {"svm": {}, "odml": {"lambda1": 3 * self.C, "lambda2": self.C / 2}}
+        if self.machine == "kmomd":
+            del options["bias"]
+            return options | {"lambda_": self.lam}
+        own = {
+            "svm": {},
+            "odml": {"lambda1": 3 * self.C, "lambda2": self.C / 2},
+            "odmr": {"epsilon": self.theta, "nu": self.nu},
+            "odmo": {"theta": self.theta, "nu": 0.5},  # nu is the rate of false alarms
+        }
         return options | {"C": self.C} | own.get(self.machine, {"theta": self.theta, "nu": self.nu})
 
 
@@ -74,6 +93,8 @@ def minimum(case: Case) -> tuple[float, float]:
     """Bounds of the smallest objective, by an oracle; mostly equal."""
     X, y = case.data()
     K = np.asarray(kernel_matrix(case.formula(), X), dtype=np.float64)
+    if case.machine == "kmomd":
+        return kmomd_bounds(K, y, case.lam)
     if case.machine in ("svm", "odml"):
         lambda1, lambda2 = (3 * case.C, case.C / 2) if case.machine == "odml" else (0.0, 0.0)
         _, p, value = paper_form(K, y, lambda1, lambda2, case.C)
@@ -81,9 +102,45 @@ def minimum(case: Case) -> tuple[float, float]:
     values, vectors = np.linalg.eigh(K)
     kept = values > values.max() * 1e-15
     features = X if case.kernel == "linear" else vectors[:, kept] * np.sqrt(values[kept])
-    oracle = Reference(features, y, np.full(case.n, case.C / (1 - case.theta) ** 2), case.theta, case.nu)
+    if case.machine == "odmr":  # the band around a target is that around the margin 1, moved
+        oracle = Reference(features, np.ones(case.n), np.full(case.n, case.C), case.theta, case.nu, y - 1)
+    else:
+        nu = 1.0 if case.machine == "odmo" else case.nu
+        oracle = Reference(features, y, np.full(case.n, case.C / (1 - case.theta) ** 2), case.theta, nu)
     value = oracle.primal(oracle.solve())
     return value, value
+
+
+def kmomd_bounds(K: np.ndarray, y: np.ndarray, lam: float) -> tuple[float, float]:
+    """(lower, upper) bound of KM-OMD's objective; gamma by scipy's non-negative least squares.
+
+    min |B gamma|^2 with the sum of each class = 1 is solved as least squares with both sums as heavy rows,
+    then mended: any gamma >= 0 with the right sums is an upper bound, and its gradient a lower one (Frank and
+    Wolfe).
+    """
+    H = (1 - lam) * K * y[:, None] * y + lam * np.eye(len(y))
+    values, vectors = np.linalg.eigh(H)
+    root = vectors.T * np.sqrt(np.maximum(values, 0.0))[:, None]
+    sides = np.stack([y > 0, y < 0]).astype(float)
+    best = (-np.inf, np.inf)
+    for heavy in 10.0 ** np.arange(1, 7):
+        heavy *= np.sqrt(values[-1])
+        gamma, _ = nnls(np.vstack([root, heavy * sides]), np.append(np.zeros(len(y)), [heavy, heavy]))
+        if not (sides @ gamma > 0).all():
+            continue
+        free = gamma > 0
+        n_free = int(free.sum())
+        system = np.block([[H[np.ix_(free, free)], sides[:, free].T], [sides[:, free], np.zeros((2, 2))]])
+        exact = np.linalg.lstsq(system, np.append(np.zeros(n_free), [1.0, 1.0]), rcond=None)[0][:n_free]
+        for candidate in (gamma[free], exact):
+            point = np.zeros(len(y))
+            point[free] = np.maximum(candidate, 0.0)
+            point /= (sides @ point)[(y < 0).astype(int)]
+            slopes = H @ point
+            upper = float(point @ slopes)
+            least = slopes[y > 0].min() + slopes[y < 0].min()
+            best = max(best[0], 2 * least - upper), min(best[1], upper)
+    return best
 
 
 def hinge_dual(K: np.ndarray, y: np.ndarray, lambda1: float, lambda2: float, p: np.ndarray) -> float:

@@ -144,11 +144,6 @@ def test_bad_input_leaves_nothing_behind(tools, form):
     code, out, err = converted(tools, f"--to {form} m f.{form}")
     assert (code, out) == (1, "") and err.count("\n") == 1
     assert err.startswith("odm-convert: m: a model with precomputed kernel cannot become ")
-    assert tools.train("-q -s odmr good r").code == 0
-    before = files()
-    code, out, err = converted(tools, f"--to {form} r f.{form}")
-    assert (code, out) == (1, "") and err.count("\n") == 1
-    assert err.startswith("odm-convert: r: a model of odmr cannot become ")
     code, _, err = converted(tools, f"--to {form} --range range g f.{form}")
     assert code == 1 and err.startswith("odm-convert: range:3:3: expected a finite number, found 'a'")
     code, _, err = converted(tools, f"--to {form} --range none g f.{form}")

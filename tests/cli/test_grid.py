@@ -79,6 +79,16 @@ def test_picture_and_report(run):
     assert result.out == f"{best['C']} {best['gamma']} {best['rate']:g}\n"
 
 
+def test_best_on_the_edge(run):
+    words = "-t linear -log2c -8,-6,2 -v 3 -out null -png null d"
+    result = run(grid.main, words)
+    assert result.out.splitlines()[-1].startswith("0.015625 ")
+    said = "odm-grid: the best C, 0.015625, is the largest that was tried; --extend 3 goes on from there\n"
+    assert said in result.err
+    assert run(grid.main, f"-q {words}").err == ""
+    assert len(run(grid.main, f"--extend 1 {words}").out.splitlines()) == 2 + 1 + 1
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -288,6 +298,29 @@ def test_easy(run, tools):
     for command in commands:
         subprocess.run(["sh", "-c", command], env=environment(PATH=path), check=True, capture_output=True)
     assert {name: Path(name).read_bytes() for name in before} == before
+
+
+def test_easy_on_sparse_data(run):
+    random = np.random.default_rng(0)
+    lines = []
+    for k in range(60):
+        words = np.unique(random.integers(2, 6000, size=20))
+        lines.append(f"{k % 2} 1:{1 + 9 * (k % 2)} " + " ".join(f"{word}:{k % 7 + 1}" for word in words))
+    Path("text").write_text("\n".join(lines))
+    result = run(easy.main, "-v 3 text")
+    assert result.code == 0
+    assert "The data are sparse: --norm l2 -t linear -log2c -5,3,2 --extend 2\n" in result.out
+    assert "$ odm-scale --norm l2 text > text.scale\n" in result.out
+    assert load_model("text.model").formula.name == "linear" and "text.range" not in files()
+    # what is given stays; few features keep their zeros
+    given = run(easy.main, "-u 2 -t rbf -v 3 -log2c 0,0,1 -log2g 0,0,1 text")
+    assert "$ odm-scale -u 2 -s text.range text > text.scale\n" in given.out and "sparse" not in given.out
+    Path("few").write_text("".join(f"{k % 2} {k % 4 + 1}:{k}\n" for k in range(1, 41)))
+    few = run(easy.main, "-v 3 -log2c 0,0,1 -log2g 0,0,1 few")
+    assert "The data are sparse: -l 0\n" in few.out and "$ odm-scale -l 0 -s few.range few" in few.out
+    assert Path("few.range").read_text().splitlines()[1] == "0 1"
+    quiet = run(easy.main, "-q -v 3 -log2c 0,0,1 -log2g 0,0,1 few")
+    assert len(quiet.out.splitlines()) == 1 and quiet.err == ""
 
 
 def test_easy_passes_options_on_and_refuses(run):

@@ -21,7 +21,7 @@ def model(tools):
 def test_text_and_json(model, capsys):
     assert info.main(["m"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("m: ") and any(line.split() == ["gamma", "0.1"] for line in lines)
+    assert lines[0] == "m: odm, rbf kernel" and any(line.split() == ["gamma", "0.1"] for line in lines)
     assert any(line.split() == ["probabilities", "yes"] for line in lines)
     assert info.main(["--json", "-", "m"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -39,7 +39,7 @@ def test_models_of_other_programs(model, capsys):
     assert capsys.readouterr().out.startswith("svm: LIBSVM c_svc\n")
 
 
-def test_misuse(capsys):
+def test_misuse(tools, capsys):
     Path("d").write_text("1 1:1\n")
     assert info.main(["d"]) == 1
     assert "looks like a data file" in capsys.readouterr().err
@@ -73,7 +73,7 @@ def test_report_of_predictions(tools, model, words):
 
 
 @pytest.mark.parametrize(("norm", "row"), [("l1", "1:0.25 3:-0.75"), ("l2", "1:0.31"), ("max", "1:0.33")])
-def test_rows_of_unit_length(capsys, norm, row):
+def test_rows_of_unit_length(tools, capsys, norm, row):
     Path("d").write_text("1 1:2 3:-6\n-1\n2 2:1e200 3:1e200\n")
     assert scale.main(["--norm", norm, "d"]) == 0
     lines = capsys.readouterr().out.splitlines()

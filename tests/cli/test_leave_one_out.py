@@ -84,6 +84,11 @@ def test_no_bound_for_a_kernel_that_needs_a_shift(tools):
     assert json.loads(Path("r.json").read_text())["leave_one_out"]["bound"] is None
 
 
+def test_no_bound_for_odml(tools):
+    outcome = tools.train("-q --loo -s 1 -t 0 -c 0.01", WDBC)
+    assert re.fullmatch(r"Leave-one-out Accuracy = 9[0-9.]+% \(\d+/398; \d+ errors\)\n", outcome.out)
+
+
 def test_too_large_is_one_line_and_no_model(tools):
     outcome = tools.train("-q --loo -m 0.1", WDBC, "m")
     assert outcome.code == 1

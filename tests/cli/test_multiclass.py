@@ -28,7 +28,9 @@ def data(tools):
     Path("two").write_text(toy())
 
 
-@pytest.mark.parametrize(("words", "scheme"), [("-t 0", "ovr"), ("-t 2", "ovo"), ("--multiclass ovr", "ovr")])
+@pytest.mark.parametrize(
+    ("words", "scheme"), [("-t 0", "ovo"), ("-t 2", "ovo"), ("-t 0 --multiclass ovr", "ovr")]
+)
 def test_train_and_predict(tools, words, scheme):
     outcome = tools.train(words, "three m")
     assert outcome.code == 0
@@ -86,7 +88,23 @@ def test_class_weights_and_start(tools):
     assert tools.train("-q -t 0 --init m three n").code == 0
     assert tools.train("-q -t 0 --multiclass ovo three pairs").code == 0
     message = "odm-train: the model to start from is of scheme ovo, this training is of scheme ovr\n"
-    assert tools.train("-q -t 0 --init pairs three out") == (1, "", message)
+    assert tools.train("-q -t 0 --multiclass ovr --init pairs three out") == (1, "", message)
+    assert tools.train("-q -t 0 --multiclass ovr three rest").code == 0
+    assert tools.train("-q -t 0 --init rest three out").code == 0  # which keeps its scheme
+    assert load_model("out").scheme == "ovr"
+
+
+def test_the_scheme_of_a_linear_machine_is_said_with_its_reason(tools):
+    line = (
+        "odm-train: 3 classes, one-vs-one: 3 features are fewer than 90 rows (--multiclass ovr changes it)\n"
+    )
+    assert line in tools.train("-t 0 three m").err
+    assert line in tools.train("-t 0 -v 3 three").err
+    wide = "3 classes, one-vs-rest: 200 features are not fewer than 90 rows (--multiclass ovo changes it)\n"
+    assert wide in tools.train("-t 0 --features 200 three m").err
+    assert load_model("m").scheme == "ovr"
+    for words in ("-q -t 0 three m", "-t 2 three m", "-t 0 --multiclass ovo three m", "-t 0 two m"):
+        assert "changes it" not in tools.train(words).err
 
 
 def test_multiclass_must_be_known(tools):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import odmlib
-from odmlib.cli import grid
+from odmlib.cli import easy, grid, info
 
 from .tools import files
 
@@ -66,7 +66,7 @@ def test_report(tools, data):
         ("-s 8 -n 0", "nu (-n) must be above 0 and below 1, found 0"),
         ("-s 8 -b 1", "machine odmo tells no classes apart"),
         ("-s 8 -C", "machine odmo learns from one class: no accuracy tells which parameters are best"),
-        ("-s 8 --loo", "--loo is for machine odm, odmr"),
+        ("-s 8 --loo", "--loo is for machine odml, odm, odmr"),
     ],
 )
 def test_refusals(tools, data, words, message):
@@ -79,3 +79,19 @@ def test_refusals(tools, data, words, message):
 def test_the_grid_is_refused(tools, data, capsys):
     assert grid.main(["-s", "8", "normal.txt"]) == 2
     assert "learns from one class" in capsys.readouterr().err
+
+
+def test_easy_keeps_the_parameters(tools, data, capsys):
+    assert easy.main(["-s", "8", "-n", "0.05", "normal.txt", "test.txt"]) == 0
+    printed = capsys.readouterr().out
+    assert "odmo learns from one class: its parameters stay as given" in printed
+    assert "odm-grid" not in printed and "$ odm-train -q -s 8 -n 0.05 normal.txt.scale" in printed
+    assert (np.loadtxt("test.txt.predict")[20:] == -1).all()
+
+
+def test_info(tools, data, capsys):
+    tools.train("-s 8 -q normal.txt m")
+    capsys.readouterr()
+    assert info.main(["m"]) == 0
+    words = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["p-values", "yes"] in words and "probabilities" not in {line[0] for line in words}

@@ -52,7 +52,7 @@ def end_of(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
     [
         ("-t 0 --solver dcd -c 1000 -h 0", 30_000, 2),
         (
-            "-t 0 --solver svrg -c 1000 -j 1",
+            "-t 0 --solver svrg -c 1000 -j 1 --multiclass ovr",
             30_000,
             300,
         ),  # SVRG soon ends: many tasks
@@ -75,8 +75,8 @@ def test_signals_end_training_at_once(options, n_rows, n_classes, number, code, 
 @pytest.mark.parametrize(
     "options",
     [
-        "-t 0 --solver dcd -c 1000 -h 0 -j 3",
-        "-t 0 --solver dcd -c 1000 -h 0 -j 1",
+        "-t 0 --solver dcd -c 1000 -h 0 -j 3 --multiclass ovr",
+        "-t 0 --solver dcd -c 1000 -h 0 -j 1 --multiclass ovr",
         "-t 2 -g 0.1 -c 1000 -m 20 -j 2",
         "-t 2 -g 0.1 -c 1000 -m 20 -j 2 --multiclass ovr",
         "-t 2 -g 0.1 -c 1000 -m 200 -j 2 --multiclass ovr",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import odmlib
-from odmlib.cli import easy, grid, plot
+from odmlib.cli import easy, grid, info, plot
 
 from .tools import files
 
@@ -187,3 +187,14 @@ def test_prediction_intervals(tools, data):
     assert "holds no residuals of left-out rows" in tools.predict("--coverage 0.8 test.txt m out").err
     tools.train("-t 0 -q test.txt c")
     assert "holds no numbers for label sets" in tools.predict("--coverage 0.8 test.txt c out").err
+
+
+@pytest.mark.parametrize(("words", "intervals"), [("", "no"), ("--coverage 1", "yes")])
+def test_info(tools, data, capsys, words, intervals):
+    tools.train(f"-s 7 -q {words} train.txt m")
+    capsys.readouterr()
+    assert info.main(["m"]) == 0
+    text = capsys.readouterr().out
+    found = [line.split() for line in text.splitlines()]
+    assert ["outputs", "1"] in found and ["prediction", "intervals", intervals] in found
+    assert "residual variance" in text and "margin" not in text and "labels" not in text

@@ -55,6 +55,10 @@ def test_what_is_missing(tools, monkeypatch):
     code, _, err = tools.train(f"-s 6 --spark local[2] {WDBC} m")
     assert code == 1 and err.count("\n") == 1
     assert "--spark needs Java" in err and "JAVA_HOME is /nowhere" in err
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    code, _, err = tools.train(f"-s 6 --spark sc://localhost {WDBC} m")
+    assert code == 1 and err.count("\n") == 1
+    assert "--spark sc:// needs grpcio, which is not installed" in err
     monkeypatch.setitem(sys.modules, "pyspark", None)
     code, _, err = tools.train(f"-s 6 --spark local[2] {WDBC} m")
     assert code == 1 and err.count("\n") == 1

@@ -93,7 +93,7 @@ def test_stored_zeros_count_as_zeros():
     scaling = Scaling.fit(dataset)
     assert scaling.columns.tolist() == [1]
     np.testing.assert_array_equal(scaling.apply(dataset).to_dense(), [[0, -1], [0, 1]])
-    assert Scaling.fit(dataset, 0, 1).remark_unknown(dataset) == []
+    assert Scaling.fit(dataset, 0, 1).remark_unknown(ColumnRanges.of(dataset)) == []
 
 
 def test_range_never_starts_at_minus_zero():
@@ -188,29 +188,32 @@ def test_wide_and_narrow_ways_agree():
 def test_an_absurd_result_is_refused():
     n = 50_000  # the unit matrix: 2.5e9 entries with the default interval, 5e4 with -l 0
     unit = Dataset(np.arange(n + 1), np.arange(n, dtype=np.int32), np.ones(n), n)
-    for method in (Scaling.apply, lambda scaling, data: next(scaling.blocks(data))):
+    for method in (Scaling.apply, lambda scaling, data: scaling.check_size(ColumnRanges.of(data))):
         with pytest.raises(ParameterError, match=r"2,499,950,000 zeros .* -l 0 keep zeros"):
             method(Scaling.fit(unit), unit)
     assert Scaling.fit(unit, 0, 1).apply(unit).n_nonzeros == n
 
 
 def test_remarks():
+    def ranges(rows):
+        return ColumnRanges.of(Dataset.from_any(rows))
+
     sparse = Dataset.from_any(np.eye(5))
-    (growth,) = Scaling.fit(sparse).remark_growth(sparse)
+    (growth,) = Scaling.fit(sparse).remark_growth(ColumnRanges.of(sparse))
     assert growth.startswith("scaling turns 20 zeros into other numbers (the data hold 5 values); ")
     assert growth.endswith("-l 0 keep zeros")
-    assert Scaling.fit(sparse, 0, 1).remark_growth(sparse) == []
+    assert Scaling.fit(sparse, 0, 1).remark_growth(ColumnRanges.of(sparse)) == []
     dense = Dataset.from_any([[1.0, 0.0, 2.0], [2.0, 3.0, 4.0]])
-    assert Scaling.fit(dense).remark_growth(dense) == []
+    assert Scaling.fit(dense).remark_growth(ColumnRanges.of(dense)) == []
 
     scaling = Scaling.fit(Dataset.from_any([[1.0, 7.0], [2.0, 7.0]]))
-    assert scaling.remark_unknown(Dataset.from_any([[3.0]])) == []
-    (one,) = scaling.remark_unknown(Dataset.from_any([[3.0, 7.0]]))
+    assert scaling.remark_unknown(ranges([[3.0]])) == []
+    (one,) = scaling.remark_unknown(ranges([[3.0, 7.0]]))
     assert one.endswith(": feature 2")
-    (many,) = scaling.remark_unknown(Dataset.from_any([[3.0, 7.0, 0.0, 1.0]]), zero_based=True)
+    (many,) = scaling.remark_unknown(ranges([[3.0, 7.0, 0.0, 1.0]]), zero_based=True)
     assert many.endswith(": 2 features, the first is 1")
-    assert scaling.remark_unknown(Dataset.from_any([[3.0, 7.0], [1.0, 7.0]])) == []
-    (varying,) = scaling.remark_unknown(Dataset.from_any([[3.0, 7.0], [1.0, 8.0]]))
+    assert scaling.remark_unknown(ranges([[3.0, 7.0], [1.0, 7.0]])) == []
+    (varying,) = scaling.remark_unknown(ranges([[3.0, 7.0], [1.0, 8.0]]))
     assert varying.endswith(": feature 2")
 
 
@@ -268,7 +271,7 @@ def test_constant_features_of_a_file_are_known_and_dropped():
     scaling = Scaling.read(b"x\n-1 1\n1 0 5\n2 3 3\n")
     rows = Dataset.from_any([[5.0, 3.0], [0.0, 4.0]])
     np.testing.assert_array_equal(scaling.apply(rows).to_dense(), [[1, 0], [-1, 0]])
-    assert scaling.remark_unknown(rows) == []
+    assert scaling.remark_unknown(ColumnRanges.of(rows)) == []
     assert written(scaling) == b"x\n-1 1\n1 0 5\n"
 
 
@@ -354,3 +357,20 @@ def test_junk_is_refused_in_one_line(junk):
         Scaling.read(b"x\n-1 1\n1 " + junk)
     except (RangeFormatError, ParameterError) as error:
         assert str(error).isprintable()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ranges_of_parts_are_those_of_the_whole(seed):
+    generator = np.random.default_rng(seed)
+    dense = generator.normal(size=(30, 12)) * (generator.random((30, 12)) < 0.4)
+    dense[:, 3] = generator.random(30) + 1  # present everywhere
+    dense[10:, 4] = 0  # absent from whole parts
+    whole = ColumnRanges.of(Dataset.from_any(dense))
+    joined = ColumnRanges.of(Dataset.from_any(dense[:1]))
+    for first, last in ((1, 10), (10, 11), (11, 30)):
+        joined = joined.joined(ColumnRanges.of(Dataset.from_any(dense[first:last])))
+    known = np.isin(whole.columns, joined.columns)
+    assert (whole.counts[~known] == 0).all()
+    for name in ("columns", "counts", "minimum", "maximum"):
+        np.testing.assert_array_equal(getattr(whole, name)[known], getattr(joined, name))
+    assert (joined.n_rows, joined.n_values) == (30, int(np.count_nonzero(dense)))

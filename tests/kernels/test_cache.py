@@ -48,6 +48,22 @@ class ListCache:
                 self.held.insert(0, row)
 
 
+def test_rows_of_several_pieces_of_memory_are_each_their_own():
+    m = 4000  # 8 MB hold 523 rows
+    kernel = Kernel(
+        KernelFormula("rbf", gamma=0.5), Dataset.from_any(np.random.default_rng(1).random((m, 3)))
+    )
+    cache = RowCache(kernel, 20 << 20)
+    assert 1046 < cache.capacity < 1400
+    rows = np.random.default_rng(2).permutation(m)[: cache.capacity]
+    cache.fill(rows)
+    assert cache.bytes_used <= 20 << 20
+    some = rows[::37]
+    assert np.array_equal(cache.rows(some), kernel.block(some)) and cache.hits == len(some)
+    cache.release()
+    assert np.array_equal(cache.rows(some), kernel.block(some))
+
+
 def test_eviction_pattern_and_counters_follow_the_model(kernel):
     rng = np.random.default_rng(1)
     cache, model = RowCache(kernel, budget_for(17)), ListCache(17)

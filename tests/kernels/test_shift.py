@@ -7,7 +7,7 @@ import odmlib
 from odmlib.data.dataset import Dataset
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
-from odmlib.kernels.shift import needed_shift
+from odmlib.kernels.shift import SAMPLE_ROWS, needed_shift, sampled_rows
 
 
 def rows(n_rows, seed=0):
@@ -61,3 +61,22 @@ def test_sigmoid_trains_to_a_certificate(C):
     assert (model.predict(X) == y).mean() > 0.75
     # the margins of the report are those that the model gives, without the shift
     assert model.report["margin"]["mean"] == pytest.approx(model.margins(X, y).mean(), rel=1e-5)
+
+
+def test_a_sample_may_overlook_what_the_report_therefore_calls_an_estimate():
+    n = SAMPLE_ROWS + 1
+    matrix = np.eye(n)
+    unseen = np.setdiff1d(np.arange(n), np.random.default_rng(0).permutation(n)[:SAMPLE_ROWS])[0]
+    other = (unseen + 1) % n
+    matrix[unseen, other] = matrix[other, unseen] = 3.0  # eigenvalue -2
+    few = [unseen, other, *np.setdiff1d(np.arange(5), [unseen, other])]
+    assert needed_shift(Kernel(KernelFormula("precomputed"), matrix[np.ix_(few, few)])) > 2
+    whole = Kernel(KernelFormula("precomputed"), matrix)
+    assert needed_shift(whole) == 0
+    assert sampled_rows(whole) == SAMPLE_ROWS
+    labels = np.arange(n) % 2
+    report = odmlib.train(matrix, labels, kernel="precomputed", C=0.01).report
+    assert report["details"]["shift_sample_rows"] == SAMPLE_ROWS
+    few = slice(0, SAMPLE_ROWS)
+    report = odmlib.train(matrix[few, few], labels[few], kernel="precomputed", C=0.01).report
+    assert "shift_sample_rows" not in report["details"]

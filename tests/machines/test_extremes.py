@@ -11,11 +11,16 @@ from scipy import sparse
 import odmlib
 from odmlib.names import KERNELS
 
-MACHINES = ("svm", "odml", "odm", "mcodm", "kmomd", "ssodm", "sodm")
+MACHINES = ("svm", "odml", "odm", "mcodm", "kmomd", "ssodm", "sodm", "odmr", "odmo")
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 3))
 Y = np.where(X[:, 0] + 0.3 * RNG.normal(size=24) > 0, 1, -1)
-LABELS = {"mcodm": np.arange(24) % 3, "ssodm": np.where(np.arange(24) % 3, Y, 0)}
+LABELS = {
+    "mcodm": np.arange(24) % 3,
+    "ssodm": np.where(np.arange(24) % 3, Y, 0),
+    "odmr": 3 + X[:, 0] + RNG.normal(size=24),
+    "odmo": np.ones(24),
+}
 ONE_LARGE = np.where(np.arange(72).reshape(24, 3) == 5, 1e160, X)
 
 INPUTS = {
@@ -27,6 +32,7 @@ INPUTS = {
     "C of 1e300": (X, {"C": 1e300}),
     "C of 1e-300": (X, {"C": 1e-300}),
     "weights of 1e300": (X, {"sample_weight": np.full(24, 1e300)}),
+    "uneven weights": (X, {"sample_weight": 10.0 ** RNG.integers(-200, 200, 24)}),
     "bias of 1e160": (X, {"bias": 1e160}),
     "bias of 1e300": (X, {"bias": 1e300}),
     "bias of 1e77": (X * 1e30, {"bias": 1e77, "C": 1000.0}),
@@ -52,6 +58,8 @@ def test_a_model_or_a_clear_error(machine, kernel):
             rows = (X @ X.T) * (scale if scale > 1e100 else 1.0)
         if machine == "ssodm":
             options = options | {"unlabeled": 0}
+        if machine in ("odmr", "odmo") and name == "probabilities":
+            options = {"coverage": True} if machine == "odmr" else {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", odmlib.ConvergenceWarning)
             warnings.simplefilter("ignore", odmlib.FallbackWarning)
@@ -67,6 +75,48 @@ def test_a_model_or_a_clear_error(machine, kernel):
             assert np.isfinite(model.decision_function(rows)).all()
         except odmlib.OdmError as error:
             assert "overflow" in str(error)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "sigmoid"])
+@pytest.mark.parametrize("factor", [1e-300, 1e-160, 0.0, 1e100, 1e150, 1e160, 1e300])
+def test_targets_of_any_unit(kernel, factor):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", odmlib.ConvergenceWarning)
+        try:
+            t = factor * LABELS["odmr"]
+            model = odmlib.train(
+                X, t, machine="odmr", kernel=kernel, epsilon=0.1 * factor, coverage=True, max_iter=300
+            )
+        except odmlib.OdmError as error:
+            assert "\n" not in str(error) and not 1e-150 < factor < 1e150
+            return
+    saved_twice(model)
+    ends = model.predict_interval(X, 0.8)
+    assert np.isfinite(ends).all() and (ends[:, 0] <= ends[:, 1]).all()
+    assert factor == 0 or 0.1 < model.predict(X).mean() / t.mean() < 10
+
+
+def test_targets_whose_squares_vanish_are_refused():
+    with pytest.raises(odmlib.ParameterError, match="have squares that vanish"):
+        odmlib.train(X[:2], [4.8e-200, 1.6e-200], machine="odmr", kernel="rbf")
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_converged_means_a_gap_within_the_tolerance(machine, kernel):
+    rows = X @ X.T if kernel == "precomputed" else X
+    options = {"unlabeled": 0} if machine == "ssodm" else {}
+    for tol in (1e-16, 1e-12, 1e-9, 1e-3):
+        for C in (0.01, 100.0):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", odmlib.ConvergenceWarning)
+                warnings.simplefilter("ignore", odmlib.FallbackWarning)
+                report = odmlib.train(
+                    *(rows, LABELS.get(machine, Y)),
+                    **{"machine": machine, "kernel": kernel, "tol": tol, "C": C, "max_iter": 300, **options},
+                ).report
+            for part in (report, *report.get("tasks", ())):
+                assert part["gap"] <= tol or part["status"] != "converged", (tol, C)
 
 
 @pytest.mark.parametrize("machine", ["kmomd", "ssodm"])

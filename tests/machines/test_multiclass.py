@@ -82,8 +82,7 @@ def test_one_vs_rest_is_a_binary_machine_per_class(kernel):
 
 def test_schemes_by_default():
     X, y = example()
-    assert odmlib.train(X, y, kernel="linear").scheme == "ovr"
-    for kernel in KERNELS[1:]:
+    for kernel in KERNELS:
         assert odmlib.train(kernel_of(kernel, X), y, kernel=kernel).scheme == "ovo"
 
 
@@ -108,7 +107,7 @@ def test_one_vs_rest_is_liblinears(name):
     X, y = X[order], y[order]
     peer = liblinear.train(y, sparse.csr_matrix(X), "-s 2 -c 0.5 -B 1 -e 1e-10 -q")
     predicted, _, values = liblinear.predict(y, sparse.csr_matrix(X), peer, "-q")
-    model = odmlib.train(X, y, kernel="linear", nu=0, theta=0, C=0.5, tol=1e-10)
+    model = odmlib.train(X, y, kernel="linear", multiclass="ovr", nu=0, theta=0, C=0.5, tol=1e-10)
     assert model.labels.tolist() == peer.get_labels()
     np.testing.assert_allclose(model.decision_function(X), values, atol=1e-4)
     assert model.predict(X).tolist() == predicted
@@ -387,9 +386,9 @@ def test_start_across_kernels():
     X, y = example()
     rbf = odmlib.train(X, y, multiclass="ovr")
     linear = odmlib.train(X, y, kernel="linear", init=rbf)
-    np.testing.assert_allclose(
-        linear.decision_function(X), odmlib.train(X, y, kernel="linear").decision_function(X), atol=0.05
-    )
+    assert linear.scheme == "ovr"  # that of the model it starts from
+    cold = odmlib.train(X, y, kernel="linear", multiclass="ovr")
+    np.testing.assert_allclose(linear.decision_function(X), cold.decision_function(X), atol=0.05)
 
 
 def test_starts_that_cannot_be():
@@ -420,3 +419,44 @@ def test_cross_validation_with_a_class_that_a_fold_does_not_know():
     assert set(predicted.tolist()) <= set(range(4))
     two = Problem.from_arrays(X, np.where(y == 99, 1, 0))
     assert cross_validate(two, TrainOptions(), 3).accuracy == pytest.approx(89 / 90)
+
+
+def test_linear_machines_choose_the_scheme_by_the_shape_of_the_data():
+    from odmlib.machines.machine import linear_scheme
+
+    def scheme(rows, columns, classes):
+        X = sparse.csr_array(([1.0], ([0], [0])), shape=(rows, columns))
+        return linear_scheme(Problem.from_arrays(X, np.arange(rows) % classes))[0]
+
+    assert scheme(100, 99, 3) == "ovo"
+    assert scheme(100, 100, 3) == "ovr"
+    assert scheme(2001, 2000, 63) == "ovo"  # 3.9 million weights
+    assert scheme(2001, 2000, 64) == "ovr"  # 4.03 million
+    assert scheme(60_000, 55_000, 105) == "ovr"
+
+
+@pytest.mark.parametrize("machine", ["svm", "odml", "odm", "sodm", "kmomd"])
+@pytest.mark.parametrize("extra", [0, 200])
+def test_what_is_said_of_the_scheme_is_what_is_trained(machine, extra):
+    from odmlib.machines.training import chosen_scheme, make_problem, make_settings
+
+    random = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = np.hstack([random.normal(size=(60, 4)) + 3 * np.eye(4)[y], random.normal(size=(60, extra))])
+    options = make_settings({"machine": machine, "kernel": "linear"})
+    said = chosen_scheme(make_problem(X, y, options), options)
+    trained = odmlib.train(X, y, machine=machine, kernel="linear").scheme
+    assert trained == ("ovr" if said is None else said[0])
+    assert (said is None) == (machine == "kmomd")
+
+
+def test_folds_have_the_scheme_of_the_whole_set():
+    """52 features are fewer than 60 rows, and more than the 48 of a fold."""
+    random = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = random.normal(size=(60, 52)) + np.eye(52)[y]
+    options = {"kernel": "linear", "probability": True, "machine": "svm"}
+    model = odmlib.train(X, y, **options)
+    named = odmlib.train(X, y, multiclass="ovo", **options)
+    assert model.scheme == "ovo"
+    np.testing.assert_array_equal(model.predict_proba(X), named.predict_proba(X))

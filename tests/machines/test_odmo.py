@@ -121,3 +121,71 @@ def test_nothing_can_be_searched():
         odmlib.grid_search(blob(20), np.ones(20), machine="odmo")
     with pytest.raises(ParameterError, match="needs two or more"):
         odmlib.train(blob(1), machine="odmo")
+
+
+def test_partitions_find_the_machine_of_all_rows():
+    X = blob(600)
+    whole = odmlib.train(X, machine="odmo", tol=1e-8)
+    parts = odmlib.train(X, machine="odmo", tol=1e-8, partitions=4)
+    assert [level["partitions"] for level in parts.report["levels"]] == [4, 2, 1]
+    assert parts.report["primal"] == pytest.approx(whole.report["primal"], rel=2e-8)
+    assert parts.decision_function(X) == pytest.approx(whole.decision_function(X), abs=1e-3)
+
+
+def test_all_rows_as_landmarks_are_the_whole_machine():
+    X = blob(120)
+    whole = odmlib.train(X, machine="odmo", tol=1e-10, gamma=1.0)
+    nystrom = odmlib.train(X, machine="odmo", tol=1e-10, gamma=1.0, approx="nystrom", rank=120)
+    assert nystrom.report["primal"] == pytest.approx(whole.report["primal"], rel=1e-6)
+    assert nystrom.report["novelty"]["source"] == "10 folds"
+
+
+@pytest.mark.parametrize(("rank", "source"), [(6, "leave-one-out"), (80, "10 folds")])
+def test_false_alarms_of_landmarks_are_as_promised(rank, source):
+    """With heavy tails landmarks are the rows that look novel, which leave-one-out must not trust."""
+    alarms = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        rows, new = rng.standard_t(3, (600, 6)), rng.standard_t(3, (2000, 6))
+        model = odmlib.train(rows, machine="odmo", nu=0.1, approx="nystrom", rank=rank)
+        assert model.report["novelty"]["source"] == source
+        alarms.append(np.mean(model.predict(new) == -1))
+    error = np.std(alarms) / np.sqrt(len(alarms) - 1)
+    assert abs(np.mean(alarms) - 0.1) <= 3 * error + 1 / 601
+
+
+def test_left_out_scores_of_landmarks_are_those_of_refits():
+    """Without a row that is no landmark, the same landmarks are chosen."""
+    from odmlib.machines.training import make_problem, make_settings, train_problem
+    from odmlib.selection.leave_one_out import left_out_scores
+
+    X = blob(60, d=2)
+    given = {"machine": "odmo", "approx": "nystrom", "rank": 8, "gamma": 0.5, "tol": 1e-12, "theta": 0.0}
+    options = make_settings(given)
+    problem = make_problem(X, None, options)
+    model = train_problem(problem, options)
+    scores = left_out_scores(model, problem, options)[:, 0]
+    landmarks = {tuple(row) for row in model.function.vectors.to_dense().tolist()}
+    others = [i for i in range(60) if tuple(X[i].tolist()) not in landmarks]
+    assert len(others) == 52
+    for i in others[::10]:
+        rest = train_problem(make_problem(np.delete(X, i, axis=0), None, options), options)
+        refit = rest.function.scores(odmlib.Dataset.from_any(X[i : i + 1]), 1)[0, 0]
+        assert scores[i] == pytest.approx(refit, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"approx": "nystrom", "kernel": "linear"}, "nystrom is for kernels rbf and poly"),
+        ({"rank": 5}, "rank needs approx"),
+        ({"approx": "nystrom", "levels": 2}, "levels has no meaning with approx"),
+        ({"partition": "cascade"}, "cascade does not solve the whole problem, which odmo needs"),
+        ({"stop_level": 1}, "stop_level is for machine sodm"),
+        ({"levels": 1, "kernel": "linear"}, "levels has no meaning with kernel linear"),
+        ({"partitions": 64}, "are too many: there are 40 rows"),
+    ],
+)
+def test_contradictions_about_partitions_and_landmarks(options, message):
+    with pytest.raises(ParameterError, match=message):
+        odmlib.train(blob(40), machine="odmo", **options)

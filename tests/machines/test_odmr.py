@@ -27,7 +27,7 @@ def test_liblinear_s11(C, epsilon):
     liblinear = pytest.importorskip("liblinear.liblinearutil", reason="liblinear-official is not installed")
     X, t = diabetes()
     theirs = liblinear.train(t, X, f"-s 11 -p {epsilon!r} -c {C!r} -e 1e-12 -B 1 -q")
-    model = odmlib.train(X, t, machine="odmr", kernel="linear", C=C, epsilon=epsilon, tol=1e-14)
+    model = odmlib.train(X, t, machine="odmr", kernel="linear", C=C, epsilon=epsilon, tol=1e-12)
     weights, constant = theirs.get_decfun()
     ours = np.append(model.function.weights[:, 0], model.function.bias_weights)
     assert ours == pytest.approx([*weights, constant], rel=1e-6, abs=1e-6)
@@ -175,3 +175,66 @@ def test_targets_that_are_all_0():
     model = odmlib.train(X, np.zeros(80), machine="odmr")
     assert model.report["status"] == "converged"
     assert np.array_equal(model.predict(X), np.zeros(80))
+
+
+def curve(m, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (m, 2))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 7 + 0.2 * rng.standard_normal(m)
+
+
+@pytest.mark.parametrize("partition", ["stratified", "random", "dip", "dc"])
+def test_partitions_find_the_machine_of_all_rows(partition):
+    X, t = curve(600)
+    options = {"machine": "odmr", "gamma": 1.0, "tol": 1e-8}
+    whole = odmlib.train(X, t, **options)
+    parts = odmlib.train(X, t, **options, levels=2, partition=partition)
+    assert len(parts.report["levels"]) == 3
+    assert parts.report["primal"] == pytest.approx(whole.report["primal"], rel=2e-8)
+    assert parts.predict(X) == pytest.approx(whole.predict(X), abs=1e-3)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_machine_over_landmarks(outputs):
+    X, t = curve(400)
+    targets = t if outputs == 1 else np.column_stack([t, -3 * t])
+    options = {"machine": "odmr", "gamma": 1.0, "tol": 1e-9, "epsilon": 0.05}
+    whole = odmlib.train(X, targets, **options)
+    all_rows = odmlib.train(X, targets, **options, approx="nystrom", rank=400)
+    assert all_rows.predict(X) == pytest.approx(whole.predict(X), abs=1e-3)
+    few = odmlib.train(X, targets, **options, approx="nystrom", rank=20)
+    assert few.n_support == 20
+    assert whole.report["primal"] <= few.report["primal"] * (1 + 1e-8)
+    noise = np.mean(np.square(few.predict(X) - targets))
+    assert noise < 0.2 * np.var(t) * (1 if outputs == 1 else 5)
+
+
+def test_intervals_over_landmarks_keep_their_promise():
+    covered = []
+    for seed in range(10):
+        X, t = curve(200, seed)
+        model = odmlib.train(X, t, machine="odmr", gamma=1.0, approx="nystrom", rank=60, coverage=True)
+        assert model.report["coverage"] == {"source": "10 folds"}
+        new, targets = curve(1000, 100 + seed)
+        low, high = model.predict_interval(new, 0.8).T
+        covered.append(np.mean((low <= targets) & (targets <= high)))
+    error = np.std(covered) / np.sqrt(len(covered) - 1)
+    assert abs(np.mean(covered) - 0.8) <= 3 * error + 2 / 201
+
+
+def test_leave_one_out_over_landmarks_is_refused():
+    X, t = curve(100)
+    with pytest.raises(ParameterError, match="leave-one-out from one fit is not for approx"):
+        odmlib.leave_one_out(X, t, machine="odmr", approx="nystrom")
+
+
+def test_a_search_over_landmarks_validates_the_machine_over_landmarks():
+    X, t = curve(150)
+    options = {"machine": "odmr", "gamma": 1.0, "approx": "nystrom", "rank": 5}
+    found = odmlib.grid_search(X, t, log2c=(0, 0, 1), log2g=None, folds=5, **options)
+    from odmlib.machines.training import make_problem, make_settings
+    from odmlib.selection.cross_validation import cross_validate_targets
+
+    settings = make_settings({**options, "C": 1.0})
+    direct = cross_validate_targets(make_problem(X, t, settings), settings, 5)
+    assert found.best.rate == pytest.approx(direct.measures.mean_squared_error, rel=1e-4)

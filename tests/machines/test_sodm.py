@@ -252,6 +252,70 @@ def test_bad_wishes_in_one_line(data):
             odmlib.train(X, y, **({"machine": "sodm"} | wishes))
 
 
+# -------------------------------------------------------------------- stop at a gap, rows passed up, linear
+
+
+def test_stops_at_the_first_level_that_has_converged(data):
+    X, y = data
+    given = {"machine": "sodm", "gamma": 0.5, "levels": 3}
+    tol = 0.13
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stopped = [odmlib.train(X, y, stop_level=level, **given) for level in (3, 2, 1)]
+    gaps = [model.report["gap"] for model in stopped]
+    first = next(level for level, gap in zip((3, 2, 1), gaps, strict=True) if gap <= tol)
+    assert first < 3  # the average of the first level is not good enough
+    model = odmlib.train(X, y, stop_level="auto", tol=tol, **given)
+    levels = model.report["levels"]
+    assert model.report["status"] == "converged" and model.report["gap"] == gaps[3 - first]
+    assert levels[-1]["level"] == first
+    assert all(record["full_gap"] > tol for record in levels[:-1])
+    exact = odmlib.train(X, y, stop_level="auto", tol=1e-5, **given)  # no average is as good as that
+    assert exact.report["levels"][-1]["level"] == 0 and exact.report["gap"] <= 1e-5
+
+
+def test_all_rows_are_passed_up(data):
+    X, y = data
+    given = {"machine": "sodm", "gamma": 0.5, "levels": 2, "theta": 0.5}
+    ours, published = (odmlib.train(X, y, pass_up=name, **given) for name in ("support", "all"))
+    assert [level["rows"] for level in published.report["levels"]] == [700, 700, 700]
+    assert ours.report["levels"][1]["rows"] < 700
+    assert published.report["primal"] == pytest.approx(ours.report["primal"], rel=2e-3)
+
+
+@pytest.mark.parametrize("partition", PARTITIONERS)
+def test_linear_machines_by_levels(data, partition):
+    """The same as with poly of degree 1, which is the linear kernel; the model has weights."""
+    X, y = data
+    given = {"machine": "sodm", "partition": partition, "levels": 2, "stop_level": 1, "C": 0.1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        linear = odmlib.train(X, y, kernel="linear", **given)
+        poly = odmlib.train(X, y, kernel="poly", degree=1, gamma=1.0, **given)
+    np.testing.assert_allclose(linear.decision_function(X), poly.decision_function(X), atol=1e-6)
+    assert [one["level"] for one in linear.report["levels"]] == [2, 1]
+    whole = odmlib.train(X, y, machine="sodm", kernel="linear", levels=2, C=0.1)
+    exact = odmlib.train(X, y, kernel="linear", C=0.1)
+    assert whole.report["primal"] == pytest.approx(exact.report["primal"], rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("message", "wishes"),
+    [
+        ("auto has no meaning with partition dc", {"partition": "dc", "stop_level": "auto"}),
+        ("all has no meaning with partition cascade", {"partition": "cascade", "pass_up": "all"}),
+        ("whole number from 0 to 30 or 'auto'", {"stop_level": "never"}),
+        ("levels has no meaning with kernel linear and solver newton",
+         {"kernel": "linear", "solver": "newton", "levels": 2}),
+        ("levels has no meaning with kernel linear and solver dsvrg",
+         {"kernel": "linear", "solver": "dsvrg", "levels": 2}),
+    ],
+)  # fmt: skip
+def test_wishes_that_contradict(data, message, wishes):
+    with pytest.raises(odmlib.ParameterError, match=message):
+        odmlib.train(*data, machine="sodm", **wishes)
+
+
 # ------------------------------------------------------------------------------------------- regions
 
 
@@ -361,7 +425,7 @@ def test_nystrom_many_classes_saves_and_loads(data, tmp_path):
 
 def test_nystrom_starts_from_any_model(data):
     X, y = data
-    exact = odmlib.train(X, y, gamma=0.5)
+    exact = odmlib.train(X, y, gamma=0.5, tol=1e-5)
     model = nystrom(X, y, rank=100, init=exact)
     assert model.report["iterations"] <= nystrom(X, y, rank=100).report["iterations"]
     again = nystrom(X, y, rank=100, init=odmlib.train(X, y, kernel="linear"))

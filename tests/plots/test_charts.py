@@ -60,6 +60,12 @@ def test_histograms_share_their_edges_and_lose_no_row():
         margin_histograms({"none": np.array([])})
 
 
+def test_accuracy_axis_ends_at_100():
+    X = np.array([[-1.0], [-2.0], [-3.0], [1.0], [2.0], [3.0]])
+    chart = accuracy_curve(X, np.sign(X[:, 0]), "C", [1, 2], folds=3, kernel="linear")
+    assert chart.series[0].y == [100.0, 100.0] and chart.y_range == (95.0, 100.0)
+
+
 def test_accuracy_curve_is_cross_validation():
     from odmlib.data.problem import Problem
     from odmlib.options import TrainOptions

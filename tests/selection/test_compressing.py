@@ -179,3 +179,14 @@ def test_refused(rings, wine):
         odmlib.compress(odmlib.train(dense, wine[1], kernel="precomputed"), dense)
     with pytest.raises(ParameterError, match=r"max_vectors is for kernels"):
         odmlib.train(X, y, kernel="linear", max_vectors=5)
+
+
+@pytest.mark.parametrize("machine", ["odmr", "odmo"])
+def test_machines_without_classes_name_the_better_way(machine):
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    model = odmlib.train(X, X[:, 0], machine=machine)
+    with pytest.raises(ParameterError, match=f"a model of {machine} is not compressed.*--approx nystrom"):
+        odmlib.compress(model, vectors=5)
+    with pytest.raises(ParameterError, match=r"max_vectors.*--approx nystrom --rank N"):
+        odmlib.train(X, X[:, 0], machine=machine, max_vectors=5)
+    assert odmlib.train(X, X[:, 0], machine=machine, approx="nystrom", rank=5).n_support == 5

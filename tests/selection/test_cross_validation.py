@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import odmlib
 from odmlib.data.folds import stratified_folds
 from odmlib.data.problem import Problem
 from odmlib.options import TrainOptions
@@ -15,8 +16,6 @@ Y = np.where(X[:, 0] + 0.5 * random.normal(size=40) > 0, "yes", "no")
 
 
 def test_every_row_is_predicted_by_a_machine_that_did_not_see_it():
-    import odmlib
-
     problem = Problem.from_arrays(X, Y)
     result = cross_validate(problem, TrainOptions(kernel="linear", seed=2, tol=1e-8), 4)
     folds = stratified_folds(problem.codes, 4, 2)
@@ -65,3 +64,12 @@ def test_precomputed_kernel():
     direct = cross_validate(Problem.from_arrays(X, Y), TrainOptions(kernel="rbf", gamma=0.7, tol=1e-8), 5)
     matrix = cross_validate(Problem.from_arrays(K, Y), TrainOptions(kernel="precomputed", tol=1e-8), 5)
     assert (direct.predicted == matrix.predicted).all()
+
+
+def test_results_are_shown_in_a_line():
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    results = odmlib.cross_validate(X, y, folds=3), odmlib.leave_one_out(X, y)
+    results += (odmlib.grid_search(X, y, log2c=(0, 4, 2), log2g=None, folds=3),)
+    results += (odmlib.leave_one_out(X, X[:, 0], machine="odmr"),)
+    for result in results:
+        assert len(repr(result)) < 300 and "array" not in repr(result)

@@ -19,6 +19,7 @@ from odmlib.selection.grid import (
     GridResult,
     chains,
     coarse_to_fine,
+    edges,
     grid_search,
     make_axes,
     search,
@@ -118,7 +119,9 @@ def test_precomputed_kernel():
     assert [point.rate for point in result.points] == [point.rate for point in direct.points]
 
 
-@pytest.mark.parametrize("options", [{}, {"kernel": "linear"}, {"kernel": "sigmoid"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"kernel": "linear"}, {"kernel": "sigmoid"}, {"machine": "odml"}], ids=str
+)
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_leave_one_out_points(options, n_classes):
     X, y = sample(60, n_classes)
@@ -127,7 +130,7 @@ def test_leave_one_out_points(options, n_classes):
     for point in result.points:
         expected = leave_one_out(X, y, **options | point.parameters)
         assert point.rate == pytest.approx(100 * expected.accuracy, abs=1e-4)
-    with pytest.raises(ParameterError, match="leave-one-out from one fit is for machine odm"):
+    with pytest.raises(ParameterError, match="leave-one-out from one fit is for machine odml, odm"):
         grid_search(X, y, loo=True, machine="svm")
 
 
@@ -172,6 +175,33 @@ def test_refinement_goes_around_the_best():
     for point in first:  # half a step of 4 around the coarse best
         for name in ("C", "gamma"):
             assert abs(np.log2(point.parameters[name] / coarse.best.parameters[name])) in (0, 2)
+
+
+def test_a_best_point_on_an_edge_extends_the_grid():
+    X, y = sample(60)
+    narrow = {"log2c": (-7, -5, 2), "log2g": (-6, -4, 2), "folds": 3}  # too smooth: better lies above
+    coarse = grid_search(X, y, **narrow)
+    assert edges(coarse) == {"C": 2.0**-3, "gamma": 2.0**-2}
+    wide = grid_search(X, y, **narrow, extend=20)
+    assert wide.complete and wide.n_points == len(wide.points) > len(coarse.points)
+    keys = [point.key for point in wide.points]
+    assert len(keys) == len(set(keys))
+    assert wide.best.rate > coarse.best.rate and not edges(wide)
+
+
+def test_where_nothing_lies_beyond_is_no_edge():
+    def found(rates, name, values):
+        result = GridResult({name: list(values)}, len(values))
+        for value, rate in zip(values, rates, strict=True):
+            result.add(GridPoint({name: value}, rate))
+        return edges(result)
+
+    assert found([1, 2, 3], "C", [1.0, 4.0, 16.0]) == {"C": 64.0}
+    assert found([3, 2, 1], "C", [1.0, 4.0, 16.0]) == {"C": 0.25}
+    assert found([3, 3, 1], "C", [1.0, 4.0, 16.0]) == {}  # as good inside
+    assert found([3], "C", [1.0]) == {}
+    assert found([1, 2], "nu", [0.5, 1.0]) == found([2, 1], "theta", [0.0, 0.2]) == {}
+    assert found([1, 2], "theta", [0.2, 0.4]) == {"theta": 0.6}
 
 
 def test_known_points_are_not_validated_again():

@@ -111,7 +111,9 @@ def test_a_shift_is_the_one_of_training():
 
 def test_only_machines_with_a_band_have_it():
     X, y = three_clouds()
-    with pytest.raises(odmlib.ParameterError, match=r"for machine odm, odmr .* found svm; cross-validate"):
+    with pytest.raises(
+        odmlib.ParameterError, match=r"for machine odml, odm, odmr .* found svm; cross-validate"
+    ):
         odmlib.leave_one_out(X, y, machine="svm")
 
 

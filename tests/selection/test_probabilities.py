@@ -147,12 +147,13 @@ def test_cross_scores_are_those_of_machines_that_did_not_see_the_row():
 
     problem = Problem.from_arrays(X, Y3)
     for scheme, kernel in (("ovo", "rbf"), ("ovr", "linear")):
-        options = TrainOptions(kernel=kernel, gamma=0.5, seed=1)
+        given = {"kernel": kernel, "gamma": 0.5, "seed": 1, "multiclass": scheme}
+        options = TrainOptions(**given)
         scores = cross_scores(problem, options, 4, scheme)
         folds = stratified_folds(problem.codes, 4, 1)
         for fold in range(4):
             inside = problem.take(np.flatnonzero(folds != fold))
-            model = odmlib.train(inside.rows, problem.labels[inside.codes], kernel=kernel, gamma=0.5, seed=1)
+            model = odmlib.train(inside.rows, problem.labels[inside.codes], **given)
             outside = model.decision_function(X[folds == fold])
             if model.labels.tolist() == problem.labels.tolist():
                 np.testing.assert_allclose(scores[folds == fold], outside)

@@ -1,10 +1,8 @@
 """scikit-learn's own checks of every estimator, as `check_estimator` runs them.
 
-Expected failures, all of them: scikit-learn wants decision values of weighted and repeated rows equal to
-1e-7, and mcODM and KM-OMD with a kernel stop at a duality gap of `tol`, 1e-3 unless told otherwise
-(test_weights.py shows that they meet where the gap does); probabilities come from scores of rows left out,
-and leaving out a row of weight 2 is not leaving out one of two; and KM-OMD's weights of a whole class
-cancel, since in its problem the multipliers of each class sum to 1.
+Expected failures, all of them: probabilities come from scores of rows left out, and leaving out a row of
+weight 2 is not leaving out one of two; and KM-OMD's weights of a whole class cancel, since in its problem
+the multipliers of each class sum to 1.
 """
 
 from __future__ import annotations
@@ -74,7 +72,6 @@ EQUIVALENCE = (
     "check_sample_weight_equivalence_on_dense_data",
     "check_sample_weight_equivalence_on_sparse_data",
 )
-GAP = "equal to 1e-7 only where the duality gap is that small"
 LEFT_OUT = "leaving out a row of weight 2 is not leaving out one of two"
 CANCELS = "weights of a whole class cancel in KM-OMD"
 # these checks fit rows around (100, 100), whose poly kernel values are near 1e12
@@ -84,8 +81,6 @@ HIDDEN = "float64 values of the kernel are too coarse for a certificate, and the
 
 def expected_failures(estimator) -> dict[str, str]:
     failures = {}
-    if isinstance(estimator, MultiClassODM | KMOMDClassifier) and estimator.tol == 1e-3:
-        failures |= dict.fromkeys(EQUIVALENCE, GAP)
     if getattr(estimator, "probability", False) or isinstance(estimator, OneClassODM):
         failures |= dict.fromkeys(EQUIVALENCE, LEFT_OUT)
     if __debug__ and isinstance(estimator, KMOMDClassifier):  # it is an assert, which python -O removes

@@ -147,6 +147,8 @@ def test_a_tie_of_votes_goes_to_the_clearer_winner():
 def test_linear_attributes_are_the_decision(make, iris, cancer):
     for X, y in (iris, cancer):
         estimator = make() if make is LinearODM else make(kernel="linear")
+        if "decision_function_shape" in estimator.get_params():
+            estimator.set_params(decision_function_shape="ovo")  # a value per row of coef_
         estimator.fit(X, y)
         decision = X @ estimator.coef_.T + estimator.intercept_
         found = estimator.decision_function(X)

@@ -14,6 +14,8 @@ import odmlib
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # all jobs here are short
+
 # what pyspark and py4j themselves leave behind: sockets and pools of threads, and words about pandas
 NOT_OURS = (
     "ignore:unclosed running multiprocessing pool:ResourceWarning",
@@ -43,6 +45,7 @@ def new_session(master, **settings):
     pyspark_sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, which is not on the PATH")
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else the workers are whatever python3 the shell finds
     builder = pyspark_sql.SparkSession.builder.master(master).appName("odmlib tests")
     usual = {
         "spark.ui.enabled": "false",
@@ -52,8 +55,7 @@ def new_session(master, **settings):
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",  # tasks fail on purpose
-        "spark.pyspark.python": sys.executable,
-        "spark.pyspark.driver.python": sys.executable,
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
     }
     for name, value in {**usual, **settings}.items():
         builder = builder.config(name, value)
@@ -74,17 +76,18 @@ def spark(tmp_path_factory):
     signal.signal(signal.SIGINT, handler)
 
 
-def fails_once(index, parts):
-    """Do the work, then die with it: by an exception in one task, with the process in another."""
+def fails_once(pairs):
+    """A step that does the work, then dies with it: by an exception in one task, with the process in
+    another."""
     from pyspark import TaskContext
 
-    done = list(parts)
-    if TaskContext.get().attemptNumber() == 0:
-        if index == 0:
+    done, task = list(pairs), TaskContext.get()
+    if task.attemptNumber() == 0:
+        if task.partitionId() == 0:
             raise RuntimeError("this task fails at first")
-        if index == 1:
+        if task.partitionId() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-    return done
+    yield from done
 
 
 def standardised():

@@ -17,16 +17,18 @@ from .conftest import ROOT, fails_once, frame, standardised
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
-from pyspark import RDD
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.classification import OneVsRest
 from pyspark.ml.evaluation import BinaryClassificationEvaluator, MulticlassClassificationEvaluator
 from pyspark.ml.feature import StandardScaler
+from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
+from pyspark.sql import functions as F
 
 from odmlib.spark import ODMClassificationModel, ODMClassifier
 from odmlib.spark import linear as spark_linear
+from odmlib.spark.engine import Spread
 
 X, Y = standardised()
 TOL = 1e-4
@@ -77,6 +79,40 @@ def test_weights_sparse_rows_and_labels_0_and_1(spark):
     options = {"nu": 0.3, "theta": 0.1}
     reference = odmlib.train(thin, Y, kernel="linear", C=C, tol=1e-6, sample_weight=weights, **options)
     assert_agrees(fitted(data, weightCol="weight", **options), reference)
+
+
+def test_arrays_and_numbers_are_features_too(spark, model):
+    data = frame(spark, X, Y)
+    array, one = vector_to_array("features"), vector_to_array("features")[27]
+    arrays = data.select(array.alias("features"), "label")
+    again = fitted(arrays)
+    assert weights_of(again).tobytes() == weights_of(model).tobytes()
+    found = [[row.prediction for row in again.transform(some).collect()] for some in (data, arrays)]
+    assert found[0] == found[1]
+    of_one = fitted(data.select(one.cast("float").alias("x"), "label"), featuresCol="x", tol=0.01)
+    reference = odmlib.train(X[:, 27:28].astype(np.float32), Y, kernel="linear", C=C, tol=0.01)
+    assert of_one.report["primal"] == pytest.approx(reference.report["primal"], rel=0.02)
+    with pytest.raises(odmlib.ParameterError, match="NaN or infinity"):
+        fitted(arrays.withColumn("features", F.array(F.lit(None).cast("double"))))
+
+
+@pytest.mark.timeout(600)
+def test_on_spark_connect(model, tmp_path):
+    """In a process of its own: classic and Connect sessions do not mix."""
+    pytest.importorskip("grpc", reason="'pyspark[connect]' is not installed")
+    command = [sys.executable, Path(__file__).with_name("connect.py")]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert result.returncode == 0, result.stderr[-3000:]
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert np.linalg.norm(weights_of(model) - found["weights"]) <= 2 * np.sqrt(2 * TOL)
+    assert found["gap"] <= TOL and found["loaded"] == found["weights"]
+    assert found["right"] > 540
+    reference = odmlib.train(X, Y, machine="sodm", gamma=0.02, C=0.1, approx="nystrom", rank=20)
+    assert found["kernel"] == pytest.approx(reference.report["primal"], rel=2e-3)
+    assert found["kernel_right"] > 540
+    rows, labels = odmlib.read_data(tmp_path / "rows")
+    function = odmlib.load_model(tmp_path / "m")
+    assert (function.predict(rows) == labels).sum() > 540
 
 
 def test_regularisation_as_in_spark_and_no_intercept(spark):
@@ -131,14 +167,25 @@ def test_columns_and_labels(spark, model):
     assert {row.p for row in found.collect()} == {0.0}
 
 
+def test_output_columns_have_metadata_and_replace_nothing(spark, model):
+    data = frame(spark, X[:60], Y[:60] > 0)
+    found = fitted(data, C=1e-3, tol=0.1).transform(data).schema
+    assert found["rawPrediction"].metadata == {"ml_attr": {"num_attrs": 2}}
+    assert found["prediction"].metadata == {"ml_attr": {"type": "nominal", "num_vals": 2}}
+    assert "ml_attr" not in model.transform(data).schema["prediction"].metadata  # labels -1 and +1
+    for name, parameter in (("rawPrediction", "rawPredictionCol"), ("prediction", "predictionCol")):
+        with pytest.raises(odmlib.ParameterError, match=f"'{name}' already; give another {parameter}"):
+            model.transform(data.withColumnRenamed("weight", name))
+
+
 def test_tasks_that_fail_and_run_again_change_nothing(spark, model, monkeypatch):
     rounds, tree_sum = [], spark_linear.tree_sum
 
-    def sum_of_failing(parts, depth):
+    def sum_of_failing(parts, numbers, depth):
         rounds.append(depth)
         if len(rounds) <= 3:  # the start, and two gradients
-            parts = parts.mapPartitionsWithIndex(fails_once)
-        return tree_sum(parts, depth)
+            parts = parts.through(fails_once)
+        return tree_sum(parts, numbers, depth)
 
     monkeypatch.setattr(spark_linear, "tree_sum", sum_of_failing)
     again = fitted(frame(spark, X, Y))
@@ -156,14 +203,14 @@ def test_seed_and_partitions_change_the_start_only(spark, model):
 
 def test_no_rows_reach_the_driver(spark, monkeypatch):
     data = frame(spark, X, Y)
-    sizes, collect = [], RDD.collect
+    sizes, collect = [], Spread.collect
 
     def measured(self):
         found = collect(self)
         sizes.append(len(pickle.dumps(found)))
         return found
 
-    monkeypatch.setattr(RDD, "collect", measured)
+    monkeypatch.setattr(Spread, "collect", measured)
     fitted(data, tol=0.05)
     assert len(sizes) > 3
     # a vector and a Hessian per partition; at the end some points of the margin distribution; all rows
@@ -228,6 +275,24 @@ def test_more_classes_by_one_vs_rest(spark):
     assert evaluator.evaluate(model.transform(data)) > 0.9
 
 
+def test_training_begins_from_a_model_and_tells_how_it_went(spark, model):
+    data = frame(spark, X, Y)
+    summary = model.summary
+    assert model.hasSummary and len(summary.objectiveHistory) == len(summary.gapHistory) >= 2
+    assert summary.objectiveHistory[-1] == model.report["primal"]
+    assert summary.gapHistory[-1] == model.gap <= TOL
+    assert summary.totalIterations == model.report["iterations"] >= 1
+    again = fitted(data, initialModel=model)
+    assert again.summary.totalIterations == 0
+    np.testing.assert_allclose(weights_of(again), weights_of(model), rtol=1e-12)
+    machine = ODMClassifier(tol=TOL, C=C).setInitialModel(model)
+    assert machine.getInitialModel() is model
+    with pytest.raises(odmlib.ParameterError, match="the model to start from has 30 features"):
+        machine.fit(frame(spark, X[:, :3], Y))
+    with pytest.raises(odmlib.ParameterError, match="with the labels of the data"):
+        machine.fit(frame(spark, X, Y > 0))
+
+
 def test_limit_of_rounds_is_told(spark):
     with pytest.warns(odmlib.ConvergenceWarning, match="limit of 1 iterations"):
         model = fitted(frame(spark, X[:50], Y[:50]), C=10.0, maxIter=1, tol=1e-9)
@@ -240,6 +305,7 @@ def test_limit_of_rounds_is_told(spark):
     [
         ([1, 1, 1, 1], "all rows have the same label (1)"),
         ([1, 2, 3, 1], "labels must be 0 and 1, or -1 and +1, found 1, 2, 3"),
+        ([1, 2, 2, 1], "found 1, 2; pyspark.ml.feature.StringIndexer makes 0 and 1 of any two"),
         ([0, 1, np.nan, 1], "a label is missing or not a number"),
         ([0, 1, np.inf, 1], "a label is inf"),
     ],
@@ -266,8 +332,8 @@ def test_wrong_rows(spark):
             fitted(data)
     with pytest.raises(odmlib.ParameterError, match=r"no column 'x' \(featuresCol\)"):
         fitted(good, featuresCol="x")
-    with pytest.raises(odmlib.ParameterError, match=r"must hold vectors, found double"):
-        fitted(good, featuresCol="label")
+    with pytest.raises(odmlib.ParameterError, match="must hold vectors, arrays of numbers or numbers, found"):
+        fitted(good.withColumn("t", F.lit("x")), featuresCol="t")
     with pytest.raises(odmlib.ParameterError, match=r"must hold numbers, found vector"):
         fitted(good, labelCol="features")
 
@@ -295,6 +361,8 @@ def test_wrong_parameters():
     ):
         with pytest.raises(odmlib.ParameterError, match=message):
             ODMClassifier(**options).train_options()
+    with pytest.raises(odmlib.ParameterError, match="initialModel is for kernel linear"):
+        ODMClassifier(kernel="rbf", initialModel=ODMClassificationModel()).train_options()
     with pytest.raises(odmlib.ParameterError, match="empty"):
         ODMClassificationModel().coefficients  # noqa: B018
 

@@ -12,13 +12,13 @@ from odmlib.spark.blocks import Fault
 from odmlib.spark.files import (
     Grammar,
     Piece,
+    address_blocks,
     blocks_of_text,
     cut,
     file_blocks,
     local_path,
     read_piece,
     row_ranges,
-    source_blocks,
 )
 
 from .conftest import ROOT
@@ -87,13 +87,14 @@ def test_what_a_partition_makes_of_its_text(tmp_path):
     rows, _ = read_dataset(b"1 1:1 2:2 3:3\n1 1:1\n0 1:1 2:1 3:1 4:1 5:1\n0\n1 2:2\n")
     assert [some.tolist() for some in row_ranges(rows, 4)] == [[0, 1], [2], [3, 4]]
     text = b"1 1:1 2:2 3:3\n1 1:1\n0 1:1 2:1 3:1 4:1 5:1\n"
-    made = list(blocks_of_text(1, 3, [("x", text), ("y", b"")], Grammar(), block_values=4))
-    assert [(block.number, block.rows.n_rows) for block in made] == [(1, 2), (4, 1)]
-    (fault,) = blocks_of_text(0, 1, [("hdfs://x", b"1 0:1\n")], Grammar())
+    made = [block for _, (block, _) in blocks_of_text(1, ("x", text), Grammar(), block_values=4)]
+    assert [(block.number, block.rows.n_rows) for block in made] == [(1 << 20, 2), ((1 << 20) + 1, 1)]
+    assert list(blocks_of_text(1, ("y", b""), Grammar())) == []
+    ((_, (fault, _)),) = blocks_of_text(0, ("hdfs://x", b"1 0:1\n"), Grammar())
     assert isinstance(fault, Fault) and fault.message.startswith("hdfs://x:1:3: expected an index of 1")
-    (fault,) = blocks_of_text(0, 1, [Piece(str(tmp_path / "gone"), 0, 5)], Grammar())
-    assert "every machine must see the file" in fault.message
-    (made,) = blocks_of_text(0, 1, [("x", b"1 0:1\n")], Grammar(7, True))
+    ((_, (fault, summary)),) = blocks_of_text(0, Piece(str(tmp_path / "gone"), 0, 5), Grammar())
+    assert "every machine must see the file" in summary.fault == fault.message
+    ((_, (made, _)),) = blocks_of_text(0, ("x", b"1 0:1\n"), Grammar(7, True))
     assert made.rows.shape == (1, 7)
 
 
@@ -119,10 +120,9 @@ def test_training_on_files(spark, tmp_path):
     options = {"kernel": "linear", "C": 0.1, "tol": 1e-4, "class_weight": {3: 2.0}}
     reference = odmlib.train(together, np.concatenate([labels[0::2], labels[1::2]]), **options)
     sparkly = TrainOptions(machine="sodm", solver="lbfgs", **options)
-    contexts = spark.sparkContext
     for blocks in (
-        file_blocks(contexts, str(folder), Grammar(), smallest_piece=10_000),
-        source_blocks(contexts.binaryFiles(f"file://{folder}"), Grammar()),
+        file_blocks(spark, str(folder), Grammar(), smallest_piece=10_000),
+        address_blocks(spark, f"file://{folder}", Grammar()),
     ):
         model = train_blocks(blocks, sparkly, files=True)
         assert model.labels.tolist() == [7.0, 3.0]

@@ -15,12 +15,12 @@ from .conftest import fails_once, frame, standardised
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
-from pyspark import RDD
 from pyspark.ml.linalg import Vectors
 
 from odmlib.spark import ODMClassificationModel, ODMClassifier
 from odmlib.spark import training as spark_training
-from odmlib.spark.blocks import blocks_of_rows, joined
+from odmlib.spark.blocks import RowBlock, joined
+from odmlib.spark.engine import Spread
 from odmlib.spark.landmarks import find_landmarks
 from odmlib.spark.levels import LevelRun, first_positions, positions_of
 
@@ -85,9 +85,14 @@ def test_nystrom_equals_one_machine(nystrom, data):
 
 def test_landmarks_from_a_sample_are_those_of_one_machine(spark):
     tuning, formula = NystromTuning(sample_rows=100), KernelFormula("rbf", gamma=GAMMA)
-    records = frame(spark, X, Y, partitions=3).rdd
-    blocks = records.mapPartitionsWithIndex(lambda partition, some: blocks_of_rows(partition, 3, some))
-    whole = joined(blocks.map(lambda block: block.summary).collect(), 3, files=False)
+    parts = np.array_split(np.arange(len(Y)), 3)
+
+    def block_of(task):
+        rows = parts[task]
+        yield task, RowBlock(task, Dataset.from_any(X[rows]), Y[rows], np.ones(len(rows)))
+
+    blocks = Spread.of_tasks(spark, 3, block_of)
+    whole = joined([block.summary for _, block in blocks.collect()], files=False)
     found = find_landmarks(blocks, whole, formula, 20, 3, tuning)
     one = nystrom_features(Kernel(formula, Dataset.from_any(X)), 20, 3, tuning=tuning)
     assert (one.landmarks != nystrom_features(Kernel(formula, Dataset.from_any(X)), 20, 3).landmarks).any()
@@ -104,17 +109,15 @@ def test_nystrom_is_saved_and_loaded(nystrom, tmp_path):
 
 
 def test_nystrom_with_tasks_that_fail_and_without_rows_on_the_driver(data, nystrom, monkeypatch):
-    sizes, collect, features = [], RDD.collect, spark_training.feature_blocks
+    sizes, collect, features = [], Spread.collect, spark_training.feature_blocks
 
     def measured(self):
         found = collect(self)
         sizes.append(len(pickle.dumps(found)))
         return found
 
-    monkeypatch.setattr(RDD, "collect", measured)
-    monkeypatch.setattr(
-        spark_training, "feature_blocks", lambda *a: features(*a).mapPartitionsWithIndex(fails_once)
-    )
+    monkeypatch.setattr(Spread, "collect", measured)
+    monkeypatch.setattr(spark_training, "feature_blocks", lambda *a: features(*a).through(fails_once))
     again = ODMClassifier(**NYSTROM).fit(data)
     assert again.odm.to_bytes().split(b"SV\n")[-1] == nystrom.odm.to_bytes().split(b"SV\n")[-1]
     assert again.gap == nystrom.gap
@@ -134,7 +137,7 @@ def test_levels_with_tasks_that_fail(data, levels, monkeypatch):
 
     def failing(self, plan):
         pieces, n_landmarks = deal(self, plan)
-        return pieces.mapPartitionsWithIndex(fails_once), n_landmarks
+        return pieces.through(fails_once), n_landmarks
 
     monkeypatch.setattr(LevelRun, "deal", failing)
     again = ODMClassifier(**LEVELS).fit(data)

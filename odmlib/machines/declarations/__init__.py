@@ -12,13 +12,13 @@ from odmlib.machines.declarations.declaration import (
 )
 from odmlib.machines.declarations.kmomd import KMOMD
 from odmlib.machines.declarations.mcodm import MCODM
+from odmlib.machines.declarations.odml import ODML
 from odmlib.machines.declarations.odmo import ODMO
 from odmlib.machines.declarations.odmr import ODMR
 from odmlib.machines.declarations.sodm import SODM
 from odmlib.machines.declarations.ssodm import SSODM
 
 SVM = Declaration("svm", "C-SVM", ("C", "lambda"), linear=NONSMOOTH_LINEAR)
-ODML = Declaration("odml", "ODM^L", ("C", "lambda", "lambda1", "lambda2"), linear=NONSMOOTH_LINEAR)
 ODM = Declaration(
     "odm",
     "ODM",

@@ -65,8 +65,10 @@ class Declaration(NamedTuple):  # a dataclass would cost every tool half a milli
     rules: Callable[[Any], None] = lambda options: None  # raises ParameterError where options contradict
     weights: Callable[[Any, float], tuple[float, float]] = per_row  # options, sum of row weights: C, lambda
     has_bias: bool = True
+    class_scheme: str = "auto"  # of more than two classes: by kernel and data, or "ovr", or "whole"
     semi_supervised: bool = False  # learns from rows without a label too
     leave_one_out: bool = False  # from one fit: selection/left_out.py
+    calibrated_by_folds: bool = False  # leave-one-out takes far longer than training: not for probabilities
     learns: str = "classes"  # or "targets" (regression), or "one class" (novelty detection)
     defaults: Mapping[str, Any] = {}  # of shared options that have another one here
     flags: Mapping[str, str] = {}  # whose flag is that of one of its own options here: {"theta": "epsilon"}

@@ -47,5 +47,6 @@ KMOMD = Declaration(
     kinds={"lambda_": Number(0, 1)},
     rules=rules,
     weights=weights,
+    class_scheme="ovr",
     has_bias=False,  # it has a threshold, in which constants cancel
 )  # fmt: skip

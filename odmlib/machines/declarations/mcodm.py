@@ -24,4 +24,5 @@ MCODM = Declaration(
             "mcodm, loss above the band: majorise (the objective falls), or frozen (the published scheme)"),
     },
     rules=rules,
+    class_scheme="whole",
 )  # fmt: skip

@@ -1,58 +1,55 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from odmlib.errors import ParameterError
 from odmlib.machines.declarations.declaration import LINEAR, MACHINE_AND_KERNEL, Declaration, Solvers
-from odmlib.values import Choice, Option, Whole, with_flag, wrong
+from odmlib.machines.declarations.many_rows import (
+    AUTO,
+    LANDMARKS_ONLY,
+    MAX_LEVELS,
+    PARTITIONERS,
+    PARTITIONING,
+    approximation_rules,
+    refuse,
+    solvers_of,
+)
+from odmlib.values import Choice, Number, Option, Whole, wrong
 
-# solvers/distributed/partitions.py
-PARTITIONERS = ("stratified-class", "stratified", "class", "random", "cascade", "dip", "dc")
 BLOCK_PARTITIONERS = tuple(name for name in PARTITIONERS if name not in ("cascade", "dc"))
-APPROXIMATIONS = ("nystrom",)
 BLOCK_SOLVERS = ("lbfgs", "dsvrg", "cocoa")  # solvers/distributed/blocks.py
-MAX_LEVELS, MAX_PARTITIONS = 30, 2**30
-LEVELS = ("levels", "stop_level")
-PARTITIONING = ("partition", "partitions", "levels", "stop_level", "landmarks")  # options about it
+LEVELS = ("levels", "stop_level", "pass_up")
+ABOUT_PARTITIONS = (*PARTITIONING, "stop_level", "pass_up")
+STAGES = ("eta", "inner_steps")  # of dsvrg
 
 
-def solvers_of(options: Any) -> Solvers | None:
-    """An approximation is trained by the linear engine."""
-    return None if options.approx is None else Solvers(LINEAR.names, "approx {0.approx}")
+def linear_by_levels(options: Any) -> bool:
+    """Whether a linear kernel is solved by levels as other kernels are: where their options are given."""
+    asked = options.solver == "auto" and options.kernel == "linear" and options.approx is None
+    return asked and any(SODM.given(options, name) for name in ABOUT_PARTITIONS)
 
 
 def rules(options: Any) -> None:
-    if options.approx is not None:
-        negative = options.kernel == "poly" and options.coef0 < 0
-        if options.kernel not in ("rbf", "poly") or negative:
-            found = "poly with coef0 (-r) below 0" if negative else options.kernel
-            raise ParameterError(f"approx (--approx) nystrom is for kernels rbf and poly, found {found}")
-        refuse(options, "approx (--approx) nystrom", PARTITIONING)
-    elif options.rank is not None:
-        raise ParameterError("rank (--rank) needs approx (--approx) nystrom")
-    if options.kernel == "linear":
-        refuse(options, "kernel linear", LEVELS)
-        if options.solver not in BLOCK_SOLVERS:
-            refuse(options, "kernel linear", [name for name in PARTITIONING if name != "partitions"])
-            if options.partitions is not None:
-                known = ", ".join(BLOCK_SOLVERS)
-                raise ParameterError(
-                    f"partitions (--partitions) with kernel linear is for the solvers {known}"
-                )
-        elif options.partition not in BLOCK_PARTITIONERS:
+    approximation_rules(options)
+    if options.solver != "dsvrg":
+        refuse(options, f"solver {options.solver}", STAGES)
+    if options.kernel == "linear" and not linear_by_levels(options):
+        where = f"kernel linear and solver {options.solver}"
+        refuse(options, where, LEVELS if options.solver in BLOCK_SOLVERS else ABOUT_PARTITIONS)
+        if options.partition not in BLOCK_PARTITIONERS:
             expected = f"one of {', '.join(BLOCK_PARTITIONERS)} for blocks of a linear machine"
             raise wrong("partition (--partition)", f"{expected}, found {options.partition}")
+    if options.stop_level == AUTO and options.partition == "dc":
+        raise ParameterError(
+            "stop_level (--stop-level) auto has no meaning with partition dc, whose clusters are no parts of "
+            "one machine"
+        )
+    if options.partition == "cascade" and options.pass_up == "all":
+        raise ParameterError("pass_up (--pass-up) all has no meaning with partition cascade")
     if options.partition == "dc" and options.stop_level and options.kernel == "precomputed":
         raise ParameterError(
             "partition dc with stop_level (--stop-level) needs the rows themselves, found kernel precomputed"
         )
-
-
-def refuse(options: Any, where: str, names: Sequence[str]) -> None:
-    for name in names:
-        if SODM.given(options, name):
-            raise ParameterError(f"{with_flag(name, SODM.options[name].usage)} has no meaning with {where}")
 
 
 SODM = Declaration(
@@ -62,22 +59,19 @@ SODM = Declaration(
     linear=Solvers((*LINEAR.names, *BLOCK_SOLVERS, "csvrg"), MACHINE_AND_KERNEL),
     solvers_of=solvers_of,
     options={
-        "partition": Option("stratified-class", "--partition NAME", Choice(PARTITIONERS),
-            "sodm, how rows go into partitions: " + ", ".join(PARTITIONERS)),
-        "partitions": Option(None, "--partitions K", Whole(1, MAX_PARTITIONS),
-            "sodm: partitions at the first level (default: 2 to the power of levels, about 1000 rows each)"),
-        "levels": Option(None, "--levels L", Whole(0, MAX_LEVELS),
-            "sodm: merges from the first level to the whole problem, partitions = a whole number to this "
-            "power"),
-        "stop_level": Option(None, "--stop-level L", Whole(0, MAX_LEVELS),
+        **PARTITIONING,
+        "stop_level": Option(None, "--stop-level L", Whole(0, MAX_LEVELS, AUTO),
             "sodm: end at this level with the average of its machines, partition dc: with a machine for "
-            "every cluster (default 0, the whole problem)"),
-        "landmarks": Option(None, "--landmarks S", Whole(1, MAX_PARTITIONS),
-            "sodm: rows that strata form around (default: a tenth of the rows, at most 64)"),
-        "approx": Option(None, "--approx NAME", Choice(APPROXIMATIONS),
-            "sodm: nystrom, a machine over --rank landmarks only, for kernels on very many rows"),
-        "rank": Option(None, "--rank R", Whole(1, MAX_PARTITIONS),
-            "landmarks of --approx nystrom (default 500)"),
+            "every cluster; auto: at the first level whose average reaches the gap -e on all rows (default "
+            "0, the whole problem)"),
+        "pass_up": Option("support", "--pass-up NAME", Choice(("support", "all")),
+            "sodm, rows that take part in the next level: support (vectors), or all (as published)"),
+        **LANDMARKS_ONLY,
+        "eta": Option(None, "--eta E", Number(0, open_low=True),
+            "sodm, solver dsvrg: step size of all stages, as published (default: begins at a bound and is "
+            "halved when a stage fails)"),
+        "inner_steps": Option(None, "--inner-steps T", Whole(1, 2**62),
+            "sodm, solver dsvrg: stochastic steps of a stage (default: a quarter of the rows)"),
     },
     exclusive=True,
     rules=rules,

@@ -5,7 +5,7 @@ from typing import Any
 
 from odmlib.errors import ParameterError
 from odmlib.machines.declarations.declaration import Declaration, Solvers
-from odmlib.values import Kind, Number, Option, Whole, as_float, read_number, shown_value, wrong
+from odmlib.values import Kind, Number, Option, Switch, Whole, as_float, read_number, shown_value, wrong
 
 BALANCES = ("band", "equal", "fraction")  # in model files; solvers/semi/assignments.py
 SOLVERS = Solvers(("auto", "master", "mp", "smp"), "machine {0.machine}")
@@ -58,6 +58,10 @@ def rules(options: Any) -> None:
         raise wrong("multiclass (--multiclass)", f"ovr for machine ssodm, found {options.multiclass!r}")
     if options.init is not None:
         raise wrong("init (--init)", f"left out: ssodm starts from its labeled rows, found {options.init!r}")
+    if options.raw and options.solver != "smp":
+        raise ParameterError(f"raw (--raw) is for solver smp, found {options.solver}")
+    if options.raw and options.max_cuts is not None:
+        raise ParameterError("raw (--raw) and max_cuts (--max-cuts) cannot stand together: raw has no cuts")
     if options.solver in ("mp", "smp") and options.nu == 0:
         raise wrong("nu (-n)", f"above 0 and at most 1, found {options.nu}")
 
@@ -80,8 +84,12 @@ SSODM = Declaration(
         "max_cuts": Option(None, "--max-cuts N", Whole(0, 1000),
             "ssodm: most label assignments that join the relaxation, 0: no relaxation (default 10; 0 for "
             "linear data of more than a million values and for kernel rows that do not fit into the cache)"),
+        "raw": Option(False, "--raw", Switch(),
+            "ssodm, solver smp: the published algorithm without our working set, polish and safeguard; it "
+            "seldom comes near the gap"),
     },
     kinds={"nu": Number(0, 1)},  # above 1, the best labels do not follow from sorting the scores
     rules=rules,
+    class_scheme="ovr",
     semi_supervised=True,
 )  # fmt: skip

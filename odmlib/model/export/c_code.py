@@ -37,10 +37,13 @@ from odmlib.model.export.c_templates import (
     KERNEL_VALUE,
     KERNELS,
     LABEL,
+    ONE_PREDICTION,
+    ONE_PREDICTION_NOTE,
     POWER,
     PREDICT,
     PROBABILITIES,
     PROBABILITIES_NOTE,
+    REGRESSION_HEADER,
     SCALE,
     SCALE_NOTE,
     SCORES,
@@ -103,10 +106,12 @@ class CCode:
         yield self.head
         for table in self.tables:
             yield from table.text()
-        yield "static const char *const labels[] = {\n"
-        for label in self.labels:
-            yield f"    {label},\n"
-        yield "};\n\n"
+        if self.labels:
+            yield "static const char *const labels[] = {\n"
+            for label in self.labels:
+                yield f"    {label},\n"
+            yield "};\n"
+        yield "\n"
         yield self.body
 
 
@@ -233,14 +238,20 @@ class _Code:
         self.labels = label_strings(model)
 
     def code(self) -> CCode:
-        parts = [*self._scaling_parts(), *self._score_parts(), self._fill(DECIDE[self.model.scheme])]
-        parts += [self._fill(PREDICT), self._fill(LABEL)]
+        parts = [*self._scaling_parts(), *self._score_parts()]
         notes = [self._fill(SCALE_NOTE)] if self.scaling else []
+        if self.model.is_regression:
+            begin = self._fill(REGRESSION_HEADER)
+            if self.model.n_outputs == 1:
+                parts.append(self._fill(ONE_PREDICTION))
+                notes.insert(0, self._fill(ONE_PREDICTION_NOTE))
+        else:
+            begin = self._fill(HEADER, scores_note=self._fill(SCORES_NOTES[self.model.scheme]))
+            parts += [self._fill(part) for part in (DECIDE[self.model.scheme], PREDICT, LABEL)]
         if "probability_slopes" in self.model.extras:
             parts.append(self._probabilities())
             notes.append(self._fill(PROBABILITIES_NOTE))
-        scores_note = self._fill(SCORES_NOTES[self.model.scheme])
-        header = self._fill(HEADER, scores_note=scores_note) + "".join(notes) + self._fill(HEADER_END)
+        header = begin + "".join(notes) + self._fill(HEADER_END)
         text_bytes = sum(len(label.encode("utf-8", "surrogatepass")) + 1 for label in self._label_texts())
         data_bytes = sum(table.values.nbytes for table in self.tables) + text_bytes
         body = "\n".join(parts)

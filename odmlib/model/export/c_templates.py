@@ -30,6 +30,42 @@ int ${name}_decide(const ${name}_real *scores);
 
 """
 
+REGRESSION_HEADER = """\
+/* $header: a model of odmlib $version as C code (odm-convert --to c).
+   Machine $machine, kernel $kernel, $outputs outputs, $features features. */
+#ifndef ${upper}_H
+#define ${upper}_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ${upper}_FEATURES $features /* values of a row; feature $first of the data is x[0] */
+#define ${upper}_OUTPUTS $outputs /* predictions of a row */
+
+typedef $real ${name}_real;
+
+/* What is predicted for the row x of ${upper}_FEATURES values: ${upper}_OUTPUTS numbers, in the unit of the
+   targets of the training. */
+void ${name}_scores(const ${name}_real *x, ${name}_real *scores);
+
+"""
+
+ONE_PREDICTION_NOTE = """\
+/* The one number that is predicted for the row x. */
+${name}_real ${name}_predict(const ${name}_real *x);
+
+"""
+
+ONE_PREDICTION = """\
+${name}_real ${name}_predict(const ${name}_real *x)
+{
+real score;
+${name}_scores(x, &score);
+return score;
+}
+"""
+
 SCORES_NOTES = {
     "binary": "one, above 0 for class 0",
     "ovr": "one per class, the largest wins",

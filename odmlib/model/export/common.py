@@ -17,7 +17,6 @@ from odmlib.model.probability import COUPLING_ENOUGH, HAIR, LARGEST
 PRECISIONS = {"float64": np.float64, "float32": np.float32}
 # hair, end of the coupling and largest exponent of model/probability.py in these types
 HAIRS = {"float64": (HAIR, COUPLING_ENOUGH, LARGEST), "float32": (2.0**-20, 1e-5, 1e30)}
-CLASS_SCHEMES = ("binary", "ovo", "ovr", "joint")
 WIDEST = 1 << 24  # features of a row, which is dense in every target
 
 
@@ -29,8 +28,6 @@ def check_precision(precision: str) -> None:
 def exportable(model: Model, target: str) -> LinearFunction | KernelFunction:
     """The model's function; ParameterError where the target cannot hold it."""
     function = model.function
-    if model.scheme not in CLASS_SCHEMES:
-        raise ParameterError(f"a model of {model.machine} cannot become {target}: only classifiers can")
     if isinstance(function, RoutedFunction):
         raise ParameterError(f"a model of several regions (partition dc) cannot become {target}")
     if not isinstance(function, LinearFunction | KernelFunction):

@@ -1,8 +1,9 @@
 """A model as an ONNX graph of plain operators (MatMul, Exp, ...), in float64 or float32.
 
 Input X (rows x features); outputs `label`, `scores` (rows x outputs) and, where the model has them,
-`probabilities` (rows x classes). ONNX has an operator for support vector machines, but it knows float32 only
-and neither our class schemes nor our bias.
+`probabilities` (rows x classes). Regression has one output, `prediction` (rows x outputs of the model). ONNX
+has an operator for support vector machines, but it knows float32 only and neither our class schemes nor our
+bias.
 
 The operators mean the same in all opsets from OLDEST_OPSET on. The default is older than the newest: runtimes
 follow later than the onnx package.
@@ -79,12 +80,16 @@ def onnx_model(
     graph = GraphBuilder(precision)
     rows = "X" if scaling is None else scaled(graph, "X", range_tables(scaling, model.n_features), scaling)
     scores = scores_of(graph, rows, function, model.n_features)
-    places = places_of(graph, scores, model.scheme, model.n_classes)
-    labels = label_array(model.labels)
-    results = {
-        "label": (graph.add("Gather", graph.constant(labels), places), labels.dtype, ()),
-        "scores": (scores, graph.dtype, (model.n_outputs,)),
-    }
+    results: dict[str, tuple[str, Any, tuple[int, ...]]]
+    if model.is_regression:
+        results = {"prediction": (scores, graph.dtype, (model.n_outputs,))}
+    else:
+        places = places_of(graph, scores, model.scheme, model.n_classes)
+        labels = label_array(model.labels)
+        results = {
+            "label": (graph.add("Gather", graph.constant(labels), places), labels.dtype, ()),
+            "scores": (scores, graph.dtype, (model.n_outputs,)),
+        }
     if "probability_slopes" in model.extras:
         probabilities = probabilities_of(graph, scores, places, model)
         results["probabilities"] = (probabilities, graph.dtype, (model.n_classes,))
@@ -154,13 +159,14 @@ class GraphBuilder:
             outputs.append(self._value_info(name, dtype, shape))
         inputs = [self._value_info("X", self.dtype, (model.n_features,))]
         graph = self.helper.make_graph(self.nodes, "odmlib", inputs, outputs, self.constants)
+        learned = f"{model.n_outputs} outputs" if model.is_regression else f"{model.n_classes} classes"
         proto = self.helper.make_model(
             graph,
             producer_name="odmlib",
             producer_version=__version__,
             opset_imports=[self.helper.make_opsetid("", opset)],
             ir_version=IR_VERSION,
-            doc_string=f"{model.machine}, {model.formula.name} kernel, {model.n_classes} classes",
+            doc_string=f"{model.machine}, {model.formula.name} kernel, {learned}",
         )
         labels = json.dumps([python_label(label) for label in model.labels])
         self.helper.set_model_props(proto, {"machine": model.machine, "labels": labels})

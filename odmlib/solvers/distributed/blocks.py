@@ -12,14 +12,17 @@ lbfgs   one-shot start: every block is solved by itself, as if it stood for the 
         share of them), by a few sweeps of dual coordinate descent, and the solutions are averaged by share;
         then L-BFGS on P, a gradient per round. Deterministic, no step size to choose.
 dsvrg   stages of SVRG (svrg.py): a full gradient from all blocks, then stochastic steps on one block after
-        the other, which pass the iterate on: a quarter of the rows per stage, drawn without replacement from
-        the block. A stage that does not lower P is taken back, and the step
-        halved.
+        the other, which pass the iterate on. A block's rows are drawn without replacement until all were
+        used, then the next block's turn comes; stages go on where the last one ended. A stage that does not
+        lower P is taken back, and the step halved. With a step size that is given every stage is kept, as
+        published; the snapshot of the least P is the result.
 cocoa   CoCoA+: blocks improve their own duals at the same time. So that the sum of their steps is safe, each
         one counts what it does to w `sigma` = number of blocks times. That is coordinate descent on rows
         times sqrt(sigma), with w / sqrt(sigma). Few rounds for small C, very many for large C.
 
 Certificates: 1/2 |grad P(w)|^2 bounds P(w) - min P, as in newton.py; cocoa has duals, hence the duality gap.
+Blocks of a loss with a kink may sum a smoothed loss instead, which newton and lbfgs minimise, and tell beside
+it what they sum for the certificate of the loss itself (`SmoothedSums`; streamed.py).
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -66,6 +69,20 @@ Sums = tuple[
 ]  # F_k(w), its gradient and, where `curved` asks for it, its Hessian
 
 
+class SmoothedSums(NamedTuple):
+    """Sums of a smoothed loss, and what tells of the loss itself."""
+
+    losses: float
+    gradient: Floats
+    hessian: Floats | None
+    difference: float  # the sum of the losses themselves less `losses`
+    row_gaps: float  # P - D of the problem itself is this and 1/2 |gradient of the smoothed P|^2
+
+
+# (w, v) -> something like the inverse of the Hessian at w times v
+Precondition = Callable[[Floats, Floats], Floats]
+
+
 @dataclass
 class Block:
     """Some rows with their signs y and costs; `share`: their part of the weight of all rows."""
@@ -101,17 +118,25 @@ class Block:
         return self.share * np.asarray(sweeper.weights)
 
     def svrg_steps(
-        self, snapshot: Floats, w: Floats, mu: Floats, eta: float, steps: int, whole_rows: int, seed: int
+        self,
+        snapshot: Floats,
+        w: Floats,
+        mu: Floats,
+        eta: float,
+        steps: int,
+        whole_rows: int,
+        seed: int,
+        begin: int = 0,
     ) -> Floats:
-        """w after stochastic steps, no two on the same row; mu is the full gradient of the losses at the
-        snapshot."""
+        """w after stochastic steps on rows of the order that the seed gives, from place `begin` on; mu is the
+        full gradient of the losses at the snapshot."""
         n = self.rows.n_rows
         costs = self.costs * (whole_rows / n)  # the block stands for all rows
         whole = LinearProblem(self.problem.rows, self.y, costs, self.loss)
         slopes = whole.slopes_and_curvatures(whole.margins(snapshot))[1]
         inner = InnerLoop(whole.rows, self.loss, self.y, costs, seed)
         moved = w.copy()
-        inner.begin_stage(moved, mu, slopes, eta, np.random.default_rng(seed).permutation(n))
+        inner.begin_stage(moved, mu, slopes, eta, np.random.default_rng(seed).permutation(n)[begin:])
         step = max(1, int(SLICE / (1 + self.rows.n_nonzeros / max(1, n))))
         for done in range(0, steps, step):
             inner.advance(min(step, steps - done))
@@ -149,7 +174,7 @@ class Blocks(Protocol):
 
     n_columns: int
 
-    def sums(self, w: Floats, curved: bool = False) -> Sums: ...
+    def sums(self, w: Floats, curved: bool = False) -> Sums | SmoothedSums: ...
     def one_shot(self, sweeps: int) -> Floats: ...
 
 
@@ -184,21 +209,27 @@ def split(problem: LinearProblem, partition: Places) -> list[Block]:
 
 @dataclass
 class _Point:
-    """A point with its objective, its gradient and the bound that belongs to them."""
+    """A point with what is minimised there, its gradient, the objective and the bound that belongs to it."""
 
     w: Floats
-    primal: float
+    minimised: float
     gradient: Floats
     hessian: Floats | None  # of the losses
+    difference: float = 0.0  # of the objective and what is minimised: 0 unless that is smoothed
+    row_gaps: float = 0.0
+
+    @property
+    def primal(self) -> float:
+        return self.minimised + self.difference
 
     @property
     def gap(self) -> float:
-        return 0.5 * inner(self.gradient, self.gradient)
+        return 0.5 * inner(self.gradient, self.gradient) + self.row_gaps
 
 
 def _point(blocks: Blocks, w: Floats, curved: bool = False) -> _Point:
-    losses, gradient, hessian = blocks.sums(w, curved)
-    return _Point(w, 0.5 * inner(w, w) + losses, w + gradient, hessian)
+    losses, gradient, hessian, *smoothing = blocks.sums(w, curved)
+    return _Point(w, 0.5 * inner(w, w) + losses, w + gradient, hessian, *smoothing)
 
 
 def _first_weights(blocks: Blocks, start: WarmStart | None, tuning: BlockTuning) -> Floats:
@@ -221,13 +252,19 @@ def solve_newton(
 
 
 def solve_lbfgs(
-    blocks: Blocks, control: Control, start: WarmStart | None = None, tuning: BlockTuning = TUNING
+    blocks: Blocks,
+    control: Control,
+    start: WarmStart | None = None,
+    tuning: BlockTuning = TUNING,
+    precondition: Precondition | None = None,
 ) -> SolverResult:
     steps: list[tuple[Floats, Floats, float]] = []  # (change of w, of the gradient, 1 / their product)
 
     def step(here: _Point) -> _Point | None:
-        there = _line_search(blocks, here, -_inverse_hessian_times(here.gradient, steps), tuning)
-        if there is None and steps:  # rounding made the memory useless: plain gradient
+        inverse = None if precondition is None else partial(precondition, here.w)
+        direction = -_inverse_hessian_times(here.gradient, steps, inverse)
+        there = _line_search(blocks, here, direction, tuning)
+        if there is None and (steps or precondition):  # rounding made the memory useless: plain gradient
             steps.clear()
             there = _line_search(blocks, here, -here.gradient, tuning)
         if there is not None:
@@ -262,17 +299,23 @@ def _descend(
     return SolverResult.at(status, here.primal, gap, rounds, solver, weights=here.w)
 
 
-def _inverse_hessian_times(gradient: Floats, steps: list[tuple[Floats, Floats, float]]) -> Floats:
-    """The two loops of L-BFGS."""
+def _inverse_hessian_times(
+    gradient: Floats,
+    steps: list[tuple[Floats, Floats, float]],
+    inverse: Callable[[Floats], Floats] | None = None,
+) -> Floats:
+    """The two loops of L-BFGS; `inverse` stands between them, or else a multiple of the identity."""
     v, factors = gradient.copy(), []
-    for moved, turned, inverse in reversed(steps):
-        factors.append(inverse * inner(moved, v))
+    for moved, turned, curvature in reversed(steps):
+        factors.append(curvature * inner(moved, v))
         v -= factors[-1] * turned
-    if steps:
-        moved, turned, inverse = steps[-1]
-        v /= inverse * inner(turned, turned)
-    for (moved, turned, inverse), factor in zip(steps, reversed(factors), strict=True):
-        v += (factor - inverse * inner(turned, v)) * moved
+    if inverse is not None:
+        v = inverse(v)
+    elif steps:
+        moved, turned, curvature = steps[-1]
+        v /= curvature * inner(turned, turned)
+    for (moved, turned, curvature), factor in zip(steps, reversed(factors), strict=True):
+        v += (factor - curvature * inner(turned, v)) * moved
     return v
 
 
@@ -290,7 +333,7 @@ def _line_search(
     length = 1.0
     for _ in range(tuning.max_shortenings):
         there = _point(blocks, here.w + length * direction, curved)
-        change = there.primal - here.primal
+        change = there.minimised - here.minimised
         if change <= tuning.armijo * length * slope:
             return there
         # the minimum of the parabola through both points and the slope, not too near either
@@ -302,28 +345,42 @@ def _line_search(
 
 
 def solve_dsvrg(
-    blocks: LocalBlocks, control: Control, start: WarmStart | None = None, tuning: BlockTuning = TUNING
+    blocks: LocalBlocks,
+    control: Control,
+    start: WarmStart | None = None,
+    tuning: BlockTuning = TUNING,
+    *,
+    eta: float | None = None,
+    inner_steps: int | None = None,
 ) -> SolverResult:
-    m = blocks.n_rows
+    """`eta` and `inner_steps` are the published algorithm's step size and steps per stage."""
+    m, fixed = blocks.n_rows, eta is not None
     known = None if start is None else start.weights
-    here = _point(blocks, np.zeros(blocks.n_columns) if known is None else known.copy())
+    here = best = _point(blocks, np.zeros(blocks.n_columns) if known is None else known.copy())
     steepest = max(block.largest_curvature() for block in blocks.blocks)
-    first_eta = eta = tuning.svrg_step / (1.0 + m * steepest)
-    stage = turn = 0
-    while (status := control.step(stage, here.primal, here.gap, tuning.max_rounds)) is None:
-        w, left = here.w, math.ceil(tuning.svrg_part * m)
+    first_eta = tuning.svrg_step / (1.0 + m * steepest)
+    eta = first_eta if eta is None else eta
+    stage = turn = used = 0
+    while (status := control.step(stage, best.primal, best.gap, tuning.max_rounds)) is None:
+        w, left = here.w, inner_steps or math.ceil(tuning.svrg_part * m)
         mu = here.gradient - here.w
         while left > 0:
             block = blocks.blocks[turn % len(blocks.blocks)]
-            steps = min(left, block.rows.n_rows)
-            w = block.svrg_steps(here.w, w, mu, eta, steps, m, blocks.seed + turn)
-            left, turn = left - steps, turn + 1
+            steps = min(left, block.rows.n_rows - used)
+            w = block.svrg_steps(here.w, w, mu, eta, steps, m, blocks.seed + turn, used)
+            left, used = left - steps, used + steps
+            if used == block.rows.n_rows:
+                turn, used = turn + 1, 0
             if (status := control.out_of_time()) is not None:
                 break
         stage += 1
         there = _point(blocks, w)
-        if there.primal < here.primal:
+        if there.primal < best.primal:
+            here = best = there
+        elif fixed:
             here = there
+            if not math.isfinite(there.primal):
+                status = status or STALLED
         else:
             eta /= 2  # also for a point that is not finite
             if eta < tuning.smallest_step * first_eta:
@@ -331,7 +388,7 @@ def solve_dsvrg(
         if status is not None:
             break
     return SolverResult.at(
-        status, here.primal, here.gap, stage, "dsvrg", weights=here.w, details={"eta": eta}
+        status, best.primal, best.gap, stage, "dsvrg", weights=best.w, details={"eta": eta}
     )
 
 

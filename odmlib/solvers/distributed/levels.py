@@ -8,8 +8,8 @@ merging partitions then is no work at all, and a merged problem with share q sta
 of its parts (concatenation, as published, would start from their sum). At every level the duals are a
 feasible point of the whole problem, with a gap that says how good it is.
 
-Below the first level only rows with a dual that is not 0 take part. Level 0, the whole problem, looks at all
-rows again; `cascade` does not, as published.
+Below the first level only rows with a dual that is not 0 take part, unless `all_rows` are wanted as in the
+SODM paper. Level 0, the whole problem, looks at all rows again; `cascade` does not, as published.
 """
 
 from __future__ import annotations
@@ -71,14 +71,17 @@ def solve_by_levels(
     stop_level: int = 0,
     cascade: bool = False,
     shrinking: bool = True,
+    stop_at_gap: bool = False,
+    all_rows: bool = False,
 ) -> SolverResult:
     """Solve level after level; the result has the list `levels`.
 
-    Ends at `stop_level` with the average of its machines and their gap on all rows. `weights` of the rows
-    measure the shares of partitions. The start's duals are those of the first level.
+    Ends at `stop_level` with the average of its machines and their gap on all rows; with `stop_at_gap` at the
+    first level whose average has converged. `weights` of the rows measure the shares of partitions. The
+    start's duals are those of the first level.
     """
     check_stop_level(stop_level, partitions.plan)
-    run = _Levels(problem, partitions, control, resources, tuning, weights, shrinking)
+    run = _Levels(problem, partitions, control, resources, tuning, weights, shrinking, stop_at_gap, all_rows)
     known = None if start is None else start.duals
     duals = np.zeros(problem.kernel.n_rows) if known is None else known.copy()
     if stop_level and partitions.found is not None:
@@ -105,14 +108,17 @@ class _Levels:
     tuning: LevelTuning
     weights: Floats
     shrinking: bool
+    stop_at_gap: bool
+    all_rows: bool
 
     def merged(self, stop_level: int, cascade: bool, duals: Floats) -> SolverResult:
         """The machine of all rows, or the average of those of the last level."""
         plan = self.partitions.plan
         whole = stop_level == 0 and not (cascade and plan.levels)
-        levels = self._descend(stop_level or int(whole), duals)
+        levels, known = self._descend(stop_level or int(whole), duals)
+        whole = whole and known is None
         began = self.control.seconds()
-        result = self._solve_whole(duals) if whole else self._look(duals)
+        result = known or (self._solve_whole(duals) if whole else self._look(duals))
         if whole:
             n_support = int(np.count_nonzero(result.duals))
             seconds = self.control.seconds() - began
@@ -131,7 +137,7 @@ class _Levels:
         Together they solve  min sum_k q_k P_k(w_k),  P_k being the problem of cluster k with the share q_k.
         The result's objective and gap are those of this sum.
         """
-        levels = self._descend(stop_level + 1, duals)
+        levels, _ = self._descend(stop_level + 1, duals)
         # a cluster without rows is left out
         clusters = np.unique(self.partitions.at(stop_level), return_inverse=True)[1]
         every = np.ones(len(duals), dtype=bool)
@@ -154,16 +160,25 @@ class _Levels:
         result.regions = Regions(clusters, shares)
         return result
 
-    def _descend(self, last: int, duals: Floats) -> list[dict[str, Any]]:
-        """Solve the levels from the first one down to `last`; changes the duals, returns the records."""
+    def _descend(self, last: int, duals: Floats) -> tuple[list[dict[str, Any]], SolverResult | None]:
+        """Solve the levels from the first one down to `last`; changes the duals.
+
+        Returns the records, and the average of a level where it has converged and the run is to stop there.
+        """
         levels = []
         first = self.partitions.plan.levels
         for level in range(first, last - 1, -1):
-            active = np.ones(len(duals), dtype=bool) if level == first else duals != 0
+            every = level == first or self.all_rows
+            active = np.ones(len(duals), dtype=bool) if every else duals != 0
             levels.append(self._solve_level(self.partitions.at(level), level, active, duals)[0])
             if self.control.out_of_time() is not None:
                 break
-        return levels
+            if self.stop_at_gap:
+                known = self._look(duals)
+                levels[-1]["full_gap"] = known.gap
+                if known.status == CONVERGED:
+                    return levels, known
+        return levels, None
 
     def _solve_whole(self, duals: Floats) -> SolverResult:
         """Level 0. Where the cache does not hold all kernel rows and most rows have no part in the solution,
@@ -236,10 +251,10 @@ class _Levels:
 
         def solve(part: _Part, control: Control, threads: int) -> SolverResult:
             share = shares[part.output]
-            kernel = problem.kernel.restricted(part.rows)
-            kernel.threads = threads
+            own = problem.restricted(part.rows)
+            own.kernel.threads = threads
             return solve_working_set(
-                KernelProblem(kernel, problem.y[part.rows], problem.costs[part.rows] / share, problem.loss),
+                dataclasses.replace(own, costs=own.costs / share),
                 control,
                 Resources(threads, min(self.resources.cache_bytes, need(part)), seed=self.resources.seed),
                 WarmStart(duals=duals[part.rows] / share),
@@ -258,7 +273,9 @@ class _Levels:
             return dataclasses.replace(progress, stage=stage)
 
         most = [n for n in (control.max_iter, None if whole else tuning.local_iterations) if n is not None]
-        tol = control.tol if whole else max(tuning.local_tol, control.tol)
+        # the average of parts that are only just good enough would not be good enough
+        local_tol = tuning.local_tol if self.stop_at_gap else max(tuning.local_tol, control.tol)
+        tol = control.tol if whole else local_tol
         parts = [
             _Part(k, np.flatnonzero(active & (partition == k))) for k in np.flatnonzero(shares > 0).tolist()
         ]

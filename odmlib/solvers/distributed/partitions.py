@@ -87,9 +87,10 @@ def make_plan(
             )
         plan = Plan(root, levels)
     if plan.partitions(plan.levels) > smaller_class:
+        who = "there are" if smaller_class == n_rows else "the smaller class has"
         raise ParameterError(
             f"{plan.partitions(plan.levels)} partitions (--partitions, --levels) are too many: "
-            f"the smaller class has {smaller_class} rows, and every partition needs one"
+            f"{who} {smaller_class} rows, and every partition needs one"
         )
     return plan
 

@@ -153,13 +153,6 @@ cdef class WorkingSet(BlockState):
                 done = self._sweep_while_it_pays()
         return done
 
-    def n_inside(self):
-        """Rows of the block whose duals are strictly inside of a piece of their conjugate."""
-        cdef index_t k, n = 0
-        for k in range(self.size):
-            n += self._is_inside(k)
-        return n
-
     cdef double _block_gap(self) noexcept nogil:
         cdef index_t k
         cdef double total = 0

@@ -12,10 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from odmlib._core.arrays import Floats
+from odmlib.kernels.cache import RowCache
 from odmlib.kernels.expansion import symmetric_terms, training_scores
 from odmlib.kernels.kernel import Kernel
 from odmlib.solvers.control import Control
-from odmlib.solvers.kernel.precision import EXACT_ROWS, UNIT64, score_errors
+from odmlib.solvers.kernel.precision import EXACT_ROWS, UNIT32, UNIT64, score_errors, sizes
+from odmlib.solvers.kernel.q_rows import BlockState
 from odmlib.solvers.problem import KernelProblem
 
 
@@ -26,13 +28,59 @@ class Scores(NamedTuple):
     errors: Floats
 
 
-def known_scores(problem: KernelProblem, duals: Floats, scores: Floats, float64: bool) -> Scores:
-    """Scores that a run has updated step by step, with rows of float32 or float64."""
-    return Scores(scores, score_errors(problem.kernel, problem.y * duals, float64))
+class Drift(NamedTuple):
+    """What many small steps may have added to the errors of scores that were updated all the time."""
+
+    additions: int = 0  # of kernel rows to the scores
+    travel: float = 0.0  # the sum of the sizes of their factors
+
+    def plus(self, state: BlockState) -> Drift:
+        """With what a state has added to its scores."""
+        return Drift(self.additions + state.additions, self.travel + state.travel)
+
+
+class Base(NamedTuple):
+    """Where a run has begun to update its scores: their errors and |coefficients| there."""
+
+    errors: Floats
+    coefficients: Floats
+
+    @classmethod
+    def nothing(cls, n_rows: int) -> Base:
+        return cls(np.zeros(n_rows), np.zeros(n_rows))
+
+    @classmethod
+    def rough(cls, problem: KernelProblem, duals: Floats) -> Base:
+        """Duals whose scores a run with rows of float32 may have left."""
+        return cls(score_errors(problem.kernel, problem.y * duals, False), np.abs(duals))
+
+
+def known_scores(
+    problem: KernelProblem, duals: Floats, scores: Floats, float64: bool, base: Base, drift: Drift
+) -> Scores:
+    """Scores that a run has updated step by step from its base, with rows of float32 or float64.
+
+    A value's error is the same in every step, so that only the coefficients in the end and at the base count.
+    An addition rounds by 2^-53 of its result and of its term, which |coefficients| at the base and all steps
+    together bound.
+    """
+    kernel, moved = problem.kernel, np.abs(duals) + base.coefficients
+    errors = base.errors + score_errors(kernel, moved, float64, 0.0)
+    if kernel.shift:
+        errors += 2 * (UNIT64 if float64 else UNIT32) * abs(kernel.shift) * moved
+    largest = sizes(kernel)
+    values = float(largest.max(initial=0.0)) * largest + abs(kernel.shift)  # of each row, at most
+    errors += 2 * UNIT64 * drift.additions * (float(base.coefficients.sum()) + drift.travel) * values
+    return Scores(scores, errors)
 
 
 def exact_scores(
-    problem: KernelProblem, duals: Floats, scores: Floats, control: Control, threads: int
+    problem: KernelProblem,
+    duals: Floats,
+    rough: Scores,
+    control: Control,
+    threads: int,
+    cache: RowCache | None = None,
 ) -> Scores | None:
     """The same scores computed anew in float64, where they count; None when the time is over before that.
 
@@ -40,32 +88,35 @@ def exact_scores(
     """
     kernel, coefficients = problem.kernel, problem.y * duals
     if kernel.n_rows <= EXACT_ROWS:
-        return fresh_scores(kernel, coefficients, control, threads)
-    rough = known_scores(problem, duals, scores, float64=False)
+        return fresh_scores(kernel, coefficients, control, threads, cache)
     counts = (duals != 0) | (_steepest(problem, *rough, threads) > 0)
     found = training_scores(kernel, coefficients, np.flatnonzero(counts), threads, control.out_of_time)
     if found is None:
         return None
-    values, errors = scores.copy(), rough.errors
+    values, errors = rough.values.copy(), rough.errors.copy()
     values[counts] = found
-    errors[counts] = score_errors(kernel, coefficients, True)[counts]
-    if kernel.formula.name != "precomputed":
-        terms = symmetric_terms(int(np.count_nonzero(duals))) + 2
-        among = score_errors(kernel, coefficients, True, UNIT64 * terms)
-        errors[duals != 0] = among[duals != 0]
+    n_support = int(np.count_nonzero(duals))
+    terms = n_support + 2
+    if kernel.formula.name != "precomputed":  # sums among rows with a dual are cut in parts
+        terms = max(terms, symmetric_terms(n_support) + 2)
+    errors[counts] = score_errors(kernel, coefficients, True, UNIT64 * terms)[counts]
     return Scores(values, errors)
 
 
-def fresh_scores(kernel: Kernel, coefficients: Floats, control: Control, threads: int) -> Scores | None:
+def fresh_scores(
+    kernel: Kernel, coefficients: Floats, control: Control, threads: int, cache: RowCache | None = None
+) -> Scores | None:
     """Scores K c of all rows in float64, for one or more columns c; None when the time is over before that.
 
-    Few rows are summed in the widest type there is, so that large coefficients may cancel.
+    Few rows are summed in the widest type there is, so that large coefficients may cancel. `cache`: of
+    float64, with what is known of their kernel.
     """
     if kernel.n_rows > EXACT_ROWS:
         found = training_scores(kernel, coefficients, None, threads, control.out_of_time)
         return None if found is None else Scores(found, score_errors(kernel, coefficients, True))
     support = np.flatnonzero(coefficients if coefficients.ndim == 1 else coefficients.any(axis=1))
-    block = kernel.block(support, wide=True).astype(np.longdouble)
+    block = kernel.block(support, wide=True) if cache is None else cache.rows(support)
+    block = block.astype(np.longdouble)
     values = np.einsum("ji,j...->i...", block, coefficients[support]).astype(np.float64)
     unit = float(np.finfo(np.longdouble).epsneg)
     errors = score_errors(kernel, coefficients, True, unit * (len(support) + 2))

@@ -74,11 +74,11 @@ def score_errors(kernel: Kernel, coefficients: Floats, float64: bool, summed: fl
     by default that of one sum in float64, or of sums that float32 rows were added to in many steps.
     """
     part, slope = _value_errors(kernel, float64)
-    sums, norms, sizes = np.abs(coefficients), kernel.squared_norms(), _sizes(kernel)
+    sums, norms, most = np.abs(coefficients), kernel.squared_norms(), sizes(kernel)
     if summed is None:
         summed = UNIT64 * (np.count_nonzero(coefficients) + 2 if float64 else 8 * kernel.n_rows)
     part += summed
-    errors = np.multiply.outer(part * sizes, _weighted(sizes, sums))
+    errors = np.multiply.outer(part * most, _weighted(most, sums))
     if slope:
         errors += slope * (np.multiply.outer(norms, sums.sum(axis=0)) + _weighted(norms, sums))
     return errors
@@ -88,7 +88,7 @@ def _weighted(weights: Floats, columns: Floats) -> Floats:
     return np.einsum("i,i...->...", weights, columns)  # not BLAS, which would wake its threads
 
 
-def _sizes(kernel: Kernel) -> Floats:
+def sizes(kernel: Kernel) -> Floats:
     """h with |k(x_i, x_j)| <= h_i h_j."""
     formula, norms = kernel.formula, kernel.squared_norms()
     if formula.name == "linear":

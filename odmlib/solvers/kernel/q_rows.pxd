@@ -39,15 +39,24 @@ cdef class LinearRows(QRows):
     cdef Rows rows
     cdef readonly object weights          # w = X'c for the scores' coefficients c
     cdef double[:, ::1] spread            # rows written out, one per chunk
+    cdef bint by_column                   # whether the block's values are listed by column
+    cdef index_t[::1] starts, ends        # of each column's list; `ends` is 0 outside of _list_columns
+    cdef int[::1] list_rows
+    cdef double[::1] list_values
 
     # w and scores from all coefficients, without what many small steps have left
     cpdef rebuild(self, const double[::1] coefficients, double[::1] scores)
     cdef _score(self, double[::1] scores)
+    cdef _list_columns(self)
+    cdef void _shared_columns(self, index_t k, const double *signs, double *line) noexcept nogil
+    cdef void _whole_rows(self, index_t chunk, index_t k, const double *signs, double *line) noexcept nogil
 
 
 cdef class BlockState:
     cdef readonly QRows q
     cdef readonly object duals, scores, gains    # of all rows, as Python sees them; the views below are theirs
+    cdef readonly index_t additions       # of rows to the scores ...
+    cdef readonly double travel           # ... and the sum of |factors|: what bounds the rounding of the scores
     cdef index_t n_rows, stride
     cdef const double[::1] y
     cdef double[::1] all_duals, all_scores, all_gains
@@ -60,5 +69,6 @@ cdef class BlockState:
     cdef _prepare(self, QRows q, y)
     # take up a block: its rows, signs, duals and matrix
     cdef _take(self, const index_t[::1] rows)
+    cdef _add_change(self)
     # write the block's duals back and update the scores of all rows
     cpdef commit(self)

@@ -19,7 +19,7 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.cache import RowCache, bytes_for_two
 from odmlib.solvers.control import STOPPED, TIME_LIMIT, Control, Resources, steps_to_come
 from odmlib.solvers.kernel.block_steps import BlockSteps, WorkingSetTuning, parts
-from odmlib.solvers.kernel.certificate import exact_scores, known_scores, rounding
+from odmlib.solvers.kernel.certificate import Base, Drift, exact_scores, known_scores, rounding
 from odmlib.solvers.kernel.precision import cache_for, margins_need_float64
 from odmlib.solvers.kernel.q_rows import KernelRows, add_block
 from odmlib.solvers.problem import KernelProblem, conjugates
@@ -42,7 +42,8 @@ class RowsAtWork(BlockSteps):
         self.smooth = problem.loss.smooth
         self.cache, self.counted = cache, (cache.hits, cache.misses)
         q = KernelRows(cache, max(1, min(tuning.block_rows, cache.n_columns)), resources.threads)
-        size = tuning.first_nonsmooth_rows if cache.frozen and not self.smooth else tuning.block_rows
+        # one block that holds all rows makes them exact
+        size = tuning.first_rows if cache.n_columns > tuning.block_rows else tuning.block_rows
         super().__init__(q, problem, worth, resources.seed, tuning, size)
         self.conjugates_left_out, self.support_left_out = 0.0, 0
         self.quiet = np.zeros(self.m, dtype=np.int32)  # iterations since a row had something to gain
@@ -106,6 +107,7 @@ class ShrinkingProblem:
         first = cache_for(problem.kernel, resources, self.float64)
         self.shared, self.float64 = first if first is shared else None, first.wide
         self.left_out_duals = np.zeros(m)
+        self.base, self.drift = Base.nothing(m), Drift()
         self.worth = tuning.worth(m, resources.seed)
         self.counts = {"cache_hits": 0, "cache_misses": 0, "newton_steps": 0, "sweeps": 0, "shrinkings": 0}
         self.now = self._at_work(None, first)
@@ -128,6 +130,7 @@ class ShrinkingProblem:
         self.counts["cache_misses"] += now.cache.misses - now.counted[1]
         self.counts["newton_steps"] += now.state.newton_steps
         self.counts["sweeps"] += now.state.sweeps
+        self.drift = self.drift.plus(now.state)
         del self.now
 
     def start(self, duals: Floats, scores: Floats | None, control: Control) -> str | None:
@@ -139,6 +142,7 @@ class ShrinkingProblem:
         if scores is None:
             return now.add(duals, control)
         now.state.resume(duals, checked("start_scores", scores, now.m))
+        self.base = Base.rough(self.problem, duals)
         return None
 
     def shrink(self, left_out: Places) -> None:
@@ -186,15 +190,25 @@ class ShrinkingProblem:
             self.close()
             self._all_rows_at(duals, scores)
 
+    def take_known(self) -> None:
+        """Certify the scores as the run has them: no work, and exact enough where duals are small."""
+        state = self.now.state
+        drift = self.drift.plus(state)
+        self.known = known_scores(self.problem, state.duals, state.scores, self.float64, self.base, drift)
+
     def certify(self, status: str, control: Control) -> bool:
         """Compute the scores anew in float64, if there is time; whether that was done."""
         state, threads = self.now.state, self.resources.threads
-        exact = None
-        if status not in (TIME_LIMIT, STOPPED):
-            exact = exact_scores(self.problem, state.duals, state.scores, control, threads)
-        self.known = exact or known_scores(self.problem, state.duals, state.scores, self.float64)
-        state.resume(state.duals, self.known.values)
-        return exact is not None
+        if status in (TIME_LIMIT, STOPPED):
+            return False
+        cache = self.now.cache if self.float64 else None
+        exact = exact_scores(self.problem, state.duals, self.known, control, threads, cache)
+        if exact is None:
+            return False
+        self.known, self.base = exact, Base(exact.errors, np.abs(state.duals))
+        self.drift = Drift(-state.additions, -state.travel)  # counted from here
+        state.resume(state.duals, exact.values)
+        return True
 
     def rounding(self) -> tuple[float, float]:
         """By how much rounding of the certified scores may raise the objective, and lower the dual value."""

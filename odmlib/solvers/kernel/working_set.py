@@ -2,9 +2,9 @@
 
 Each iteration takes the rows that promise most, together with a part of the last block, solves them exactly
 enough, and updates all scores. The stopping test is the relative duality gap on all rows. Rows that rest may
-be left out for a while (shrinking.py). Before the end the scores are computed anew in float64 and the gap is
-measured with them (certificate.py). Where rows of float32 turn out to be too coarse, the run goes on with
-float64.
+be left out for a while (shrinking.py). The gap in the end counts the errors of the scores (certificate.py).
+Where these are too large for the tolerance, or the rows few, the scores are computed anew in float64.
+Where rows of float32 turn out to be too coarse, the run goes on with float64.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from odmlib.solvers.control import (
 )
 from odmlib.solvers.kernel._working_set import WorkingSet
 from odmlib.solvers.kernel.block_steps import TUNING, WorkingSetTuning
+from odmlib.solvers.kernel.precision import EXACT_ROWS
 from odmlib.solvers.kernel.shrinking import ShrinkingProblem
 from odmlib.solvers.margin_mean import MovingMean
 from odmlib.solvers.problem import KernelProblem
@@ -91,6 +92,12 @@ def solve_working_set(
         margins = run.problem.y * run.now.state.scores
         return *margin_mean.measure(run.now.state.duals, margins, run.now.half_square()), gap
 
+    def certified() -> tuple[float, float]:
+        """(primal, gap) that hold for all scores within their errors"""
+        primal, gap, _ = measure()
+        raised, lowered = run.rounding()
+        return primal + raised, gap + raised + lowered
+
     while True:
         state, whole = run.now.state, run.now.rows is None
         primal, gap, fixed_gap = measure()
@@ -111,10 +118,14 @@ def solve_working_set(
             if relative_gap(best.primal, best.gap) < relative_gap(primal, gap):
                 run.return_to(best.duals, best.scores)
                 seen = best.gap
-            exact = run.certify(status, control)
-            primal, gap, _ = measure()
-            raised, lowered = run.rounding()
-            primal, gap = primal + raised, gap + raised + lowered
+            run.take_known()
+            primal, gap = certified()
+            # few rows are as exact as they can be for no more time; of many, the objective should be right to
+            # more digits than the tolerance asks for
+            rough = sum(run.rounding()) > tuning.rounding_part * control.target(primal)
+            exact = (m <= EXACT_ROWS or rough) and run.certify(status, control)
+            if exact:
+                primal, gap = certified()
             if gap <= control.target(primal):
                 status = CONVERGED if status in (CONVERGED, MAX_ITER, STALLED) else status
             elif exact and status in (CONVERGED, STALLED):
@@ -125,11 +136,11 @@ def solve_working_set(
                     status = None
                 elif run.use_float64():
                     stall.restart(iteration)
-                    best = _BestPoint(tuning.duality_slack, m)
                     if margin_mean is not None:
                         margin_mean.restart()
                     status, unseen, looks = None, 0.0, 0
                 if status is None:
+                    best = _BestPoint(tuning.duality_slack, m)  # points of exact scores
                     continue
                 status = STALLED
             break

@@ -9,6 +9,7 @@ t = 2 (1-lambda) / L.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +26,7 @@ Data = TypeVar("Data")  # a Kernel, or the Rows of a linear machine
 
 NOT_SEPARABLE = "not separable"  # a status: lambda = 0, and the hulls of the two classes meet
 LENGTH_STEPS = 40
+UNIT64 = 2.0**-53
 LEAST_SPREAD = 1e-6  # for lambda = 0, where gamma cannot be told from margins
 
 
@@ -80,6 +82,17 @@ class KmomdPoint:
 
     def step(self, control: Control, iteration: int, max_iter: int) -> str | None:
         return control.step(iteration, self.objective, self.gap * abs(self.objective), max_iter)
+
+    def widened(self, errors: Floats) -> KmomdPoint:
+        """The same point with bounds for scores that may be off by `errors`, and for rounded sums.
+
+        Each class's gamma sums to 1 up to rounding. So an error e of all scores moves the objective by at
+        most 2 (1-lambda) e, and the bound, which has two more such sums twice, by 6 (1-lambda) e.
+        """
+        error, largest = ((1 - self.lam) * float(np.abs(x).max(initial=0.0)) for x in (errors, self.scores))
+        summed = UNIT64 * (len(self.gamma) + 8) * (6 * largest + 4 * self.objective)
+        objective, bound = self.objective + 2 * error + summed, self.bound - 6 * error - summed
+        return dataclasses.replace(self, objective=objective, bound=bound)
 
     def ended(self, status: str, iterations: int, solver: str, details: dict[str, Any]) -> KmomdPoint:
         """This point as the end of a run."""

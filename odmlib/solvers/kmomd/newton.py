@@ -20,12 +20,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from odmlib._core.arrays import Floats
+from odmlib._core.arrays import Floats, Places
 from odmlib._core.rows import Rows
 from odmlib._core.vectors import inner
 from odmlib.losses.loss import BandLoss
 from odmlib.solvers.control import STALLED, Control, Resources, StallDetector, WarmStart
-from odmlib.solvers.kmomd.geometry import KmomdPoint, KmomdProblem, best_length
+from odmlib.solvers.kmomd.geometry import UNIT64, KmomdPoint, KmomdProblem, best_length
 from odmlib.solvers.linalg.conjugate_gradients import conjugate_gradients
 from odmlib.solvers.linalg.dense import solve_positive
 from odmlib.solvers.linear.newton import TUNING as NEWTON
@@ -58,12 +58,15 @@ def solve_kmomd_newton(
     explicit = prefers_explicit_hessian(rows, tuning.newton)
     u, b = _first_weights(problem, None if start is None else start.weights, threads)
     margins = y * (rows.product(u, threads) + b)
+    norms, lengths = np.sqrt(rows.squared_norms()), rows.row_lengths()
     best: KmomdPoint | None = None
     stall = StallDetector(tuning.stall_steps)
     iteration, cg_steps, bound = 0, 0, -math.inf
     while True:
         _, slopes, curvatures = svm.slopes_and_curvatures(margins, threads)
-        point = linear_point(problem, _normalised(problem, -slopes), threads, bound)
+        point = linear_point(problem, _normalised(problem, -slopes), threads)
+        point = point.widened(_score_errors(point, norms, lengths))
+        point.bound = max(point.bound, bound)
         if best is None or point.objective < best.objective:
             best = point
         best.bound = bound = point.bound
@@ -95,14 +98,20 @@ def solve_kmomd_newton(
     return best.ended(status, iteration, "newton", details)
 
 
-def linear_point(
-    problem: KmomdProblem[Rows], gamma: Floats, threads: int, bound: float = -math.inf
-) -> KmomdPoint:
+def linear_point(problem: KmomdProblem[Rows], gamma: Floats, threads: int) -> KmomdPoint:
     """Where a gamma stands, with its v."""
     v = problem.data.transposed_product(problem.y * gamma, threads)
-    point = problem.point(gamma, problem.data.product(v, threads), bound)
+    point = problem.point(gamma, problem.data.product(v, threads))
     point.v = v
     return point
+
+
+def _score_errors(point: KmomdPoint, norms: Floats, lengths: Places) -> Floats:
+    """How far rounding may move each score: v is a sum over the rows, a score one over the row's values."""
+    terms = np.count_nonzero(point.gamma) + 20  # the sums of at most 16 chunks are added
+    image = terms * inner(point.gamma, norms)
+    across = (lengths + 3) * math.sqrt(inner(point.v, point.v))
+    return 1.01 * UNIT64 * norms * (image + across)
 
 
 def _first_weights(problem: KmomdProblem[Rows], start: Floats | None, threads: int) -> tuple[Floats, float]:

@@ -31,7 +31,7 @@ from odmlib.solvers.control import (
 )
 from odmlib.solvers.kernel.block_steps import BlockMethod
 from odmlib.solvers.kernel.certificate import Scores, fresh_scores
-from odmlib.solvers.kernel.precision import cache_for, kmomd_needs_float64, score_errors
+from odmlib.solvers.kernel.precision import EXACT_ROWS, cache_for, kmomd_needs_float64, score_errors
 from odmlib.solvers.kernel.q_rows import KernelRows
 from odmlib.solvers.kmomd._pairs import Pairs
 from odmlib.solvers.kmomd.geometry import NOT_SEPARABLE, KmomdPoint, KmomdProblem
@@ -169,9 +169,7 @@ class _PairSteps(BlockMethod):
     def certified(self, status: str) -> tuple[float, KmomdPoint]:
         """The point with scores computed anew in float64, if there is time, and bounds that include rounding.
 
-        Each class's gamma sums to 1. So an error e of all scores moves the objective by at most
-        2 (1-lambda) e, and the bound, which has two more such sums twice, by 6 (1-lambda) e. The first
-        number is what that adds to the gap.
+        The first number is what that adds to the gap.
         """
         problem, gamma = self.problem, self.state.duals.copy()
         coefficients, scores = problem.y * gamma, None
@@ -181,14 +179,14 @@ class _PairSteps(BlockMethod):
             errors = score_errors(problem.data, coefficients, self.cache.wide)
             scores = Scores(self.state.scores.copy(), errors)
         point = problem.point(gamma, scores.values)
-        gap, error = point.gap, (1 - problem.lam) * float(scores.errors.max(initial=0.0))
+        error = (1 - problem.lam) * float(scores.errors.max(initial=0.0))
         if not 8 * error < point.objective and status in (CONVERGED, STALLED, MAX_ITER):
             raise ParameterError(
                 f"the objective of KM-OMD, {point.objective:.3g}, is lost in rounding of kernel values as "
                 f"large as {problem.data.bound():.3g}; scale the data or the kernel"
             )
-        point.objective, point.bound = point.objective + 2 * error, point.bound - 6 * error
-        return point.gap - gap, point
+        wider = point.widened(scores.errors)
+        return wider.gap - point.gap, wider
 
     def in_float64(self, point: KmomdPoint) -> _PairSteps:
         """The same point, with rows of float64 from now on."""
@@ -201,7 +199,11 @@ class _PairSteps(BlockMethod):
         """Pair steps in the next block; a status when the time is over."""
         tuning, (block, n_positive) = self.tuning, self._next_block(point)
         most_steps = tuning.steps_per_row * len(block)
-        return self.solve(block, self.control, n_positive, point.lam, tuning.block_fraction, most_steps)
+        # the only block: exact for the same time
+        fraction = (
+            0.0 if len(block) == len(self.problem.classes.rows) <= EXACT_ROWS else tuning.block_fraction
+        )
+        return self.solve(block, self.control, n_positive, point.lam, fraction, most_steps)
 
     def _next_block(self, point: KmomdPoint) -> tuple[Places, int]:
         """The next block, rows of the first class before those of the second, and how many those are."""

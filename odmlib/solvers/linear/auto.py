@@ -17,6 +17,7 @@ from odmlib.solvers.control import MAX_ITER, Control, Resources, SolverResult, W
 from odmlib.solvers.kernel.working_set import TUNING as WORKING_SET
 from odmlib.solvers.kernel.working_set import WorkingSetTuning
 from odmlib.solvers.linear.blocks import solve_linear_blocks
+from odmlib.solvers.linear.certificate import certified
 from odmlib.solvers.linear.dcd import TUNING as DCD
 from odmlib.solvers.linear.dcd import DcdTuning, solve_dcd
 from odmlib.solvers.linear.newton import TUNING as NEWTON
@@ -52,6 +53,22 @@ def solve_linear(
     shrinking: bool = True,
 ) -> SolverResult:
     """Train a linear machine with the named solver, from the start's weights."""
+
+    def solve(control: Control, start: WarmStart | None) -> SolverResult:
+        return _solve(problem, control, resources, start, tuning, solver, shrinking)
+
+    return certified(solve, problem, control, start, resources.threads)
+
+
+def _solve(
+    problem: LinearProblem,
+    control: Control,
+    resources: Resources,
+    start: WarmStart | None,
+    tuning: LinearTuning,
+    solver: str,
+    shrinking: bool,
+) -> SolverResult:
     rows = problem.rows
     tall = rows.n_rows >= tuning.tall * rows.n_columns
     if solver == "newton" or (solver == "auto" and (tall or prefers_explicit_hessian(rows, tuning.newton))):
@@ -71,6 +88,7 @@ def solve_linear(
     few_rows = rows.n_rows <= tuning.block_method_rows
     newton = dataclasses.replace(tuning.newton, cg_patience=tuning.cg_steps if few_rows else None)
     found = solve_newton(problem, control, resources, WarmStart.of(result), newton)
+    found.duals = result.duals  # whose bound may be the one that counts
     if found.status != MAX_ITER or not few_rows:
         return found
     handed_on = WarmStart(duals=result.duals, iterations=found.iterations)

@@ -63,7 +63,7 @@ def solve_interior(
     start = start or WarmStart()
     state = _State(problem, resources.threads, start.weights, tuning)
     best_primal, best_weights, best_margins = math.inf, state.w, state.z
-    iteration, bound = start.iterations, start.bound
+    iteration, bound, duals = start.iterations, start.bound, start.duals
     # of its own point: a bound known before may be better than the first of these for some time
     stall = StallDetector(tuning.max_failures, least=math.inf, gap_part=1.0)
     stall.restart(iteration)
@@ -71,7 +71,8 @@ def solve_interior(
         primal, dual = state.certificate()
         if primal < best_primal:
             best_primal, best_weights, best_margins = primal, state.w.copy(), state.z.copy()
-        bound = max(bound, dual)
+        if dual > bound:
+            bound, duals = dual, state.a.copy()
         gap = max(0.0, best_primal - bound)  # below 0 by rounding only
         status = control.step(iteration, best_primal, gap, start.iterations + tuning.max_steps)
         if status is None and (stall.stalled(iteration, dual, primal - dual) or not state.step()):
@@ -79,7 +80,7 @@ def solve_interior(
         if status is not None:
             break
         iteration += 1
-    found = {"weights": best_weights, "margins": best_margins}
+    found = {"weights": best_weights, "margins": best_margins, "duals": duals}
     details = {"centre": state.mean_of(best_margins)} if state.v > 0 else {}
     return SolverResult.at(status, best_primal, gap, iteration, "interior-point", details=details, **found)
 
@@ -141,6 +142,8 @@ class _State:
         """Predictor and corrector; false when the arithmetic allows no step."""
         p, q = self.p, np.where(self.hinged, self.b - self.p, 1.0)
         ratio = np.where(self.hinged, p, 1.0)
+        if not (q.min(initial=1.0) > 0 and ratio.min(initial=1.0) > 0):  # at the border, by rounding
+            return False
         weights = np.where(self.hinged, 1 / (self.slack / ratio + self.xi / q), 0.0)
         factor = PositiveFactor.of(self.fixed + self.rows.gram(weights, self.threads))
         if factor is None:

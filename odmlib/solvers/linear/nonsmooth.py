@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from odmlib._core.arrays import Floats
 from odmlib.losses.loss import MeanVarianceLoss
 from odmlib.solvers.control import MAX_ITER, Control, Resources, SolverResult, WarmStart
+from odmlib.solvers.linear.certificate import certified
 from odmlib.solvers.linear.dcd import TUNING as DCD
 from odmlib.solvers.linear.dcd import DcdTuning, solve_dcd
 from odmlib.solvers.linear.interior import solve_interior
 from odmlib.solvers.linear.newton import TUNING as NEWTON
 from odmlib.solvers.linear.newton import NewtonTuning, prefers_explicit_hessian
+from odmlib.solvers.linear.svrg_pairs import solve_pair_svrg
 from odmlib.solvers.margin_mean import MovingMean, first_duals, variance_of
 from odmlib.solvers.problem import LinearProblem
 
@@ -44,8 +46,26 @@ def solve_nonsmooth(
     shrinking: bool = True,
 ) -> SolverResult:
     """Train a linear machine with the named solver, from the start's weights."""
+
+    def solve(control: Control, start: WarmStart | None) -> SolverResult:
+        return _solve(problem, control, resources, start, tuning, solver, shrinking)
+
+    return certified(solve, problem, control, start, resources.threads)
+
+
+def _solve(
+    problem: LinearProblem,
+    control: Control,
+    resources: Resources,
+    start: WarmStart | None,
+    tuning: NonsmoothTuning,
+    solver: str,
+    shrinking: bool,
+) -> SolverResult:
     loss, costs = problem.loss, problem.costs
     weights = None if start is None else start.weights
+    if solver == "svrg":
+        return solve_pair_svrg(problem, control, resources, start)
     explicit = prefers_explicit_hessian(problem.rows, tuning.newton)
     if solver == "interior-point" or (
         solver == "auto" and explicit and (weights is not None or variance_of(loss) > 0)

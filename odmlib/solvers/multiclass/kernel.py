@@ -33,7 +33,7 @@ from odmlib.solvers.control import (
     steps_to_come,
 )
 from odmlib.solvers.kernel.certificate import fresh_scores
-from odmlib.solvers.kernel.precision import cache_for, margins_need_float64, score_errors
+from odmlib.solvers.kernel.precision import EXACT_ROWS, cache_for, margins_need_float64, score_errors
 from odmlib.solvers.multiclass._mcodm import KernelState
 from odmlib.solvers.multiclass.block import TUNING as BLOCK
 from odmlib.solvers.multiclass.block import BlockNewton, BlockTuning
@@ -53,6 +53,9 @@ class McodmKernelTuning:
     patience: float = 80.0  # ... want so many blocks more
     block_gap: float = 0.02  # a block is solved with so much of its gap left, ...
     share: float = 0.5  # ... or so much of its share of the gap that may stay
+    # up to EXACT_ROWS rows, a run that has converged goes on to this gap, or while so many blocks halve it
+    exact_tolerance: float = 1e-14
+    exact_blocks: int = 2
     stall_passes: float = 50.0  # through all rows without progress
     stall_progress: float = 1e-10  # part of the dual value
     outer: OuterTuning = OUTER
@@ -111,6 +114,7 @@ class _Run:
         self.size, self.largest = min(tuning.usual_block, self.state.block_rows), self.state.block_rows
         self.limit = max(10_000, 100 * m)
         self.iteration = iteration
+        self.refining = False
 
     def solve(self, start: Floats | None) -> SolverResult | None:
         """None where the run converged with rows of float32 and the gap in float64 is too large."""
@@ -126,6 +130,8 @@ class _Run:
             (tuning.stall_passes * state.n_rows + 1000) / state.block_rows, tuning.stall_progress
         )
         gaps: list[float] = []  # on the present q, block after block
+        exact = state.n_rows <= EXACT_ROWS and not self.outer.frozen
+        converged: tuple[Certificate, Floats, Floats] | None = None  # where it did, in a run that goes on
         errors: Floats | None = None  # of the scores
         while True:
             before, now = now, Certificate(*state.measure(self.threads))
@@ -133,6 +139,12 @@ class _Run:
                 self.size = min(self.largest, 2 * self.size)
             verdict, ends = self.outer.step(now, self.iteration, self.limit)
             status = ends or status
+            if exact and converged is None and status == CONVERGED and now.gap > 0:
+                status, converged = None, (now, state.duals(), state.margins.copy())
+                self.outer.refine(tuning.exact_tolerance)
+                newton.needed = self.refining = True
+                # only the gap counts: no bound is twice the last one
+                stall = StallDetector(tuning.exact_blocks, least=1.0, gap_part=0.5)
             if stall.stalled(self.iteration, now.relaxed - now.gap, now.gap):
                 status = status or STALLED
             if status is not None:
@@ -151,7 +163,11 @@ class _Run:
             self.solve_block(now)
             self.iteration += 1
         duals, margins = state.duals(), state.margins
-        if status != CONVERGED and best is not None and best[0].objective < now.objective:
+        if converged is not None:  # whatever has ended the rest of the run
+            status, best = CONVERGED, converged if now.relative > self.control.tol else None
+        elif status == CONVERGED or (best is not None and best[0].objective >= now.objective):
+            best = None
+        if best is not None:
             now, duals, margins = best
         elif status not in (TIME_LIMIT, STOPPED):
             fresh = fresh_scores(self.kernel, duals, self.control, self.threads)
@@ -234,7 +250,7 @@ class _Run:
             state.open_block(rows)
             gap = float(state.gaps[rows].sum())
             share = tuning.share * self.target(now) * gap / now.gap
-            done = newton.improve(max(tuning.block_gap * gap, share))
+            done = newton.improve(0.0 if self.refining else max(tuning.block_gap * gap, share))
             state.close_block()
         if not done:
             state.solve(rows, True)

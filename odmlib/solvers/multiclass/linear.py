@@ -37,6 +37,7 @@ class McodmLinearTuning:
     listed_patience: float = 6.0  # times as many visits between certificates then: they look at all classes
     max_proximal_steps: int = 500
     least_precision: float = 1e-12
+    slow_precision: float = 0.01  # the least one while t is above its usual value
     enough: float = 0.5  # part of the gap wanted (or there already) that a proximal step's error may have
     rough_steps: int = 3  # proximal steps that end where w is about right: q will move it anyway
     eager_steps: int = 20  # proximal steps after which q is taken anew whatever the gap; J falls all the same
@@ -128,11 +129,10 @@ class _Run:
             if start is not None and status is None and known < self.now.objective:
                 self.begin_at(start)
         if status is None:
+            method, warm = self.tuning.proximal, start is not None
             self.newton = ProximalNewton(
-                state, hand_over.explicit, self.control, self.threads, self.tuning.proximal
+                state, hand_over.explicit, self.control, self.threads, method, warm=warm
             )
-            if start is not None:
-                self.newton.proximity = self.tuning.proximal.usual_proximity
             status = self.proximal_steps(self.newton)
         return self.result(status)
 
@@ -252,4 +252,6 @@ class _Run:
                 self.state.reassign(at_once=True)
             elif self.now.gap > 0.5 * before:
                 # where classes tie the primal value feels errors of w at first order, psi only at second
-                precision = max(tuning.least_precision, 0.01 * precision)
+                # a large t is another reason for a gap that falls slowly
+                slow = newton.proximity > tuning.proximal.usual_proximity
+                precision = max(tuning.slow_precision if slow else tuning.least_precision, 0.01 * precision)

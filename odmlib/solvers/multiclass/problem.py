@@ -108,6 +108,11 @@ class OuterLoop:
         status = self.control.step(iteration, now.relaxed, gap, limit)
         return verdict, CONVERGED if verdict == "converged" else status
 
+    def refine(self, tol: float) -> None:
+        """Go on to a smaller gap within the same limits."""
+        control = self.control
+        self.control = control.part(tol=tol, max_iter=control.max_iter, callback=control.callback)
+
     def result(
         self,
         status: str,

@@ -98,6 +98,10 @@ class LinearEngine(_Engine):
         seed, threads = self.resources.seed, self.resources.threads
         return LinearMembers(self.rows, self.loss, self.costs, duals, labels, shares, seed, threads)
 
+    def diagonal(self) -> Floats:
+        """Of K."""
+        return self.rows.squared_norms()
+
     def images(self, vectors: Floats) -> tuple[Floats, Floats]:
         """K A and a' K a for every column of A (rows x n)."""
         weights = self.rows.transposed_products(np.ascontiguousarray(vectors), self.resources.threads)
@@ -142,6 +146,9 @@ class KernelEngine(_Engine):
     def members(self, duals: Floats, labels: Labels, shares: Floats) -> KernelMembers:
         seed, threads = self.resources.seed, self.resources.threads
         return KernelMembers(self.q, self.loss, self.costs, duals, labels, shares, seed, threads)
+
+    def diagonal(self) -> Floats:
+        return self.kernel.diagonal()
 
     def images(self, vectors: Floats) -> tuple[Floats, Floats]:
         factors = np.ascontiguousarray(vectors.T)

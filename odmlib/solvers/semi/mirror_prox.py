@@ -55,7 +55,7 @@ def mirror_prox(
     most = 2 * np.sqrt(weights * weights.sum()) / (1 - theta)  # tau_i
     most_down = np.sqrt(nu) * most
     rng = np.random.default_rng(engine.resources.seed)
-    largest = _largest_eigenvalue(engine, rng, tuning.power_steps)
+    largest = largest_eigenvalue(engine, rng, tuning.power_steps)
     steepest = largest + float(np.maximum(curvature_up, curvature_down).max(initial=0.0))
     step_duals = 0.7 / steepest if steepest > 0 else 1.0
     scale = max(1.0, float(weights.sum()))  # UB at a = 0
@@ -141,7 +141,7 @@ def mirror_prox(
             sum_mu, sum_a, counted = np.zeros(n_members), np.zeros(engine.n_rows), 0.0
 
 
-def _largest_eigenvalue(engine: Engine, rng: np.random.Generator, steps: int) -> float:
+def largest_eigenvalue(engine: Engine, rng: np.random.Generator, steps: int) -> float:
     """Of K, by the power method."""
     vector = rng.standard_normal((engine.n_rows, 1))
     value = 0.0

@@ -29,6 +29,7 @@ from odmlib.solvers.semi.outcome import (
     Relaxation,
     SemiResult,
 )
+from odmlib.solvers.semi.published import solve_published
 from odmlib.solvers.semi.saddle import TUNING as SADDLE
 from odmlib.solvers.semi.saddle import SaddleTuning, relax
 
@@ -54,8 +55,12 @@ def solve_semi(
     max_cuts: int | None = None,
     max_disagree: float = 1.0,
     shrinking: bool = True,
+    raw: bool = False,
 ) -> SemiResult:
-    """Find labels and machine; `solver` and `max_cuts` are those of the relaxation (None: by the data)."""
+    """Find labels and machine; `solver` and `max_cuts` are those of the relaxation (None: by the data).
+
+    `raw`: the published algorithm (published.py) finds the labels, and ODM is trained on them once.
+    """
     engine = make_engine(problem, resources, shrinking)
     given, open_rows = problem.assignments.given, problem.assignments.open_rows
     first, scores = engine.supervised(control)
@@ -70,12 +75,22 @@ def solve_semi(
     if max_cuts is not None:
         tuning = dataclasses.replace(tuning, saddle=dataclasses.replace(tuning.saddle, max_cuts=max_cuts))
     trainer = _Trainer(engine, control, tuning)
-    best, saddle = trainer.best_found(problem.assignments.best(scores), solver)
+    saddle: Saddle | None = None
+    if raw:
+        published = solve_published(engine, control)
+        signs = np.where(published.mean_labels > 0, 1, -1)
+        best = trainer.trained(np.where(given != 0, given, signs).astype(np.int8), None)
+        relaxation = Relaxation(
+            published.upper, published.gap, 0, published.members, published.steps, published.status
+        )
+        search = dataclasses.replace(search, relaxation=relaxation)
+    else:
+        best, saddle = trainer.best_found(problem.assignments.best(scores), solver)
     disagreement = float(np.mean(best.labels[open_rows] != predicted[open_rows]))
     search = dataclasses.replace(
         search, primal=best.result.primal, disagreement=disagreement, polish_steps=best.steps
     )
-    iterations, prefix = first.iterations + trainer.iterations, ""
+    iterations, prefix = first.iterations + trainer.iterations, "smp+" if raw else ""
     if saddle is not None:
         iterations, prefix = iterations + saddle.sweeps, f"{solver}+"
         numbers = saddle.upper, saddle.gap, saddle.cuts, len(saddle.shares), saddle.sweeps, saddle.status

@@ -60,6 +60,33 @@ int main(void)
 """
 
 
+# the same for a model of regression: writes the predictions of each row
+REGRESSION_DRIVER = """
+#include <stdio.h>
+#include "m.h"
+
+int main(void)
+{
+    static double given[M_FEATURES];
+    static m_real x[M_FEATURES], scores[M_OUTPUTS];
+    double out;
+    int j;
+    while (fread(given, sizeof given, 1, stdin) == 1) {
+        for (j = 0; j < M_FEATURES; j++) {
+            x[j] = (m_real)given[j];
+        }
+        m_scores(x, scores);
+        CHECK
+        for (j = 0; j < M_OUTPUTS; j++) {
+            out = scores[j];
+            fwrite(&out, sizeof out, 1, stdout);
+        }
+    }
+    return 0;
+}
+"""
+
+
 class Answers(NamedTuple):
     labels: list[bytes]
     places: np.ndarray
@@ -94,16 +121,35 @@ def answers_of(
     return run_code(folder, "m", rows, model, compiler)
 
 
+def predictions_of(
+    model: Model,
+    rows: np.ndarray,
+    folder: Path,
+    compiler: str = "",
+    precision: str = "float64",
+    scaling: Scaling | None = None,
+) -> np.ndarray:
+    """What the compiled code of a model of regression predicts: (rows x outputs)."""
+    compiler = compiler_or_skip(compiler)
+    save_c_code(model, folder / "m.c", precision, scaling)
+    check = "if (m_predict(x) != scores[0]) return 1;" if model.n_outputs == 1 else ""
+    numbers = _run(folder, "m", REGRESSION_DRIVER.replace("CHECK", check), rows, compiler)
+    return np.frombuffer(numbers).reshape(len(rows), -1)
+
+
 def run_code(folder: Path, name: str, rows: np.ndarray, model: Model, compiler: str) -> Answers:
     has_probabilities = "probability_slopes" in model.extras
     call = f"{name}_probabilities(scores, p);" if has_probabilities else "p[0] = 0;"
     driver = DRIVER.replace("PROBABILITIES", call).replace("UPPER", name.upper()).replace("NAME", name)
+    *labels, numbers = _run(folder, name, driver, rows, compiler).split(b"\0", model.n_classes)
+    table = np.frombuffer(numbers).reshape(len(rows), -1)
+    places, scores, probabilities = np.split(table, [1, 1 + model.n_outputs], axis=1)
+    return Answers(labels, places[:, 0].astype(int), scores, probabilities)
+
+
+def _run(folder: Path, name: str, driver: str, rows: np.ndarray, compiler: str) -> bytes:
     (folder / "main.c").write_text(driver)
     program = str(folder / "program")
     compile_c(compiler, "-O1", str(folder / "main.c"), str(folder / f"{name}.c"), "-o", program, "-lm")
     given = np.ascontiguousarray(rows, dtype=np.float64).tobytes()
-    result = subprocess.run([program], input=given, capture_output=True, timeout=110, check=True)
-    *labels, numbers = result.stdout.split(b"\0", model.n_classes)
-    table = np.frombuffer(numbers).reshape(len(rows), -1)
-    places, scores, probabilities = np.split(table, [1, 1 + model.n_outputs], axis=1)
-    return Answers(labels, places[:, 0].astype(int), scores, probabilities)
+    return subprocess.run([program], input=given, capture_output=True, timeout=110, check=True).stdout

@@ -19,8 +19,8 @@ from odmlib.model.functions import KernelFunction, LinearFunction, RoutedFunctio
 
 from ...real_data import real_path
 from ..examples import make_model
-from .c_program import COMPILERS, answers_of, compile_c, compiler_or_skip
-from .trained import DATA, REAL, TRAINED, size_of_terms, trained
+from .c_program import COMPILERS, answers_of, compile_c, compiler_or_skip, predictions_of
+from .trained import DATA, REAL, REGRESSIONS, TRAINED, size_of_terms, trained, trained_regression
 
 
 def assert_same(model, rows: Dataset, answers, tolerance: float = 1e-12) -> None:
@@ -41,6 +41,26 @@ def test_answers_are_those_of_the_model(name, tmp_path):
     answers = answers_of(model, rows.to_dense(), tmp_path)
     assert_same(model, rows, answers)
     assert [float(label) for label in answers.labels] == model.labels.tolist()
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("precision", list(REALS))
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_predictions_of_a_regression(name, precision, outputs, tmp_path):
+    model, rows = trained_regression(name, outputs)
+    predicted = predictions_of(model, rows.to_dense(), tmp_path, precision=precision)
+    expected = model.predict(rows).reshape(rows.n_rows, outputs)
+    tolerance = 1e-12 if precision == "float64" else 1e-5
+    assert np.abs(predicted - expected).max() <= tolerance * size_of_terms(model, rows)
+
+
+@pytest.mark.parametrize("name", ["rbf", "linear"])
+def test_a_regression_with_its_scaling(name, tmp_path):
+    model, rows = trained_regression(name)
+    scaling = Scaling.fit(rows)
+    predicted = predictions_of(model, rows.to_dense(), tmp_path, scaling=scaling)[:, 0]
+    expected = model.predict(scaling.apply(rows))
+    assert predicted == pytest.approx(expected, abs=1e-10)
 
 
 @pytest.mark.parametrize("name", ["two classes, rbf", "one-vs-one, rbf", "one-vs-rest, linear", "mcodm"])

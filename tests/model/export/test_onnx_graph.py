@@ -17,7 +17,7 @@ from odmlib.model.functions import KernelFunction, RoutedFunction
 
 from ...real_data import real_path
 from ..examples import make_model
-from .trained import DATA, REAL, TRAINED, size_of_terms, trained
+from .trained import DATA, REAL, REGRESSIONS, TRAINED, size_of_terms, trained, trained_regression
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -41,6 +41,19 @@ def answers_of(proto, rows: np.ndarray) -> dict[str, np.ndarray]:
     dtype = {"tensor(double)": np.float64, "tensor(float)": np.float32}[session.get_inputs()[0].type]
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, {"X": rows.astype(dtype)}), strict=True))
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("precision", list(TOLERANCES))
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_predictions_of_a_regression(name, precision, outputs):
+    model, rows = trained_regression(name, outputs)
+    answers = answers_of(onnx_model(model, precision), rows.to_dense())
+    assert list(answers) == ["prediction"]
+    assert answers["prediction"].dtype == precision
+    expected = model.predict(rows).reshape(rows.n_rows, outputs)
+    difference = np.abs(answers["prediction"] - expected).max()
+    assert difference <= TOLERANCES[precision] * size_of_terms(model, rows)
 
 
 def assert_same(model, rows: Dataset, answers: dict[str, np.ndarray], precision: str) -> None:

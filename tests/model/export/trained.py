@@ -26,6 +26,8 @@ TRAINED = {
     "kmomd": ("iris.txt", {"machine": "kmomd", "bias": 2.0}),
     "odml": ("rings.txt", {"machine": "odml"}),
     "sodm": ("rings.txt", {"machine": "sodm"}),
+    "odmo": ("rings.txt", {"machine": "odmo"}),
+    "odmo over landmarks": ("rings.txt", {"machine": "odmo", "approx": "nystrom", "rank": 20}),
     "sparse, one-vs-one": ("digits.txt", {"gamma": 0.001}),
 }
 
@@ -47,6 +49,23 @@ def trained(name: str):
     file, options = TRAINED[name]
     rows, y = read_dataset(DATA / file)
     return odmlib.train(rows, y, threads=1, **options), rows
+
+
+REGRESSIONS = {
+    "rbf": {},
+    "linear": {"kernel": "linear", "C": 0.01},
+    "poly": {"kernel": "poly", "gamma": 0.1, "coef0": 1.0},
+    "sigmoid": {"kernel": "sigmoid", "gamma": 0.01},
+    "over landmarks": {"approx": "nystrom", "rank": 20},
+}
+
+
+def trained_regression(name: str, outputs: int = 1):
+    """A model that predicts the first column of iris, or two of them, from the others."""
+    rows = read_dataset(DATA / "iris.txt")[0].to_dense()
+    targets = rows[:, 0] if outputs == 1 else rows[:, :outputs]
+    rest = Dataset.from_any(rows[:, outputs:])
+    return odmlib.train(rest, targets, machine="odmr", threads=1, **REGRESSIONS[name]), rest
 
 
 # training sets that have a test set NAME.t

@@ -149,7 +149,7 @@ def test_probabilities_of_pairs_go_to_libsvm_and_come_back(tmp_path):
 @pytest.mark.parametrize("form", ["libsvm", "liblinear"])
 def test_load_model_reads_models_of_other_programs(form, tmp_path):
     X, y = data(3)
-    model = odmlib.train(X, y, kernel="linear")
+    model = odmlib.train(X, y, kernel="linear", multiclass="ovr")
     (tmp_path / "m").write_bytes(foreign(model, form))
     assert (load_model(tmp_path / "m").predict(X) == model.predict(X)).all()
 

@@ -13,7 +13,7 @@ from odmlib._core.rows import Rows
 from odmlib.data.dataset import Dataset
 from odmlib.losses.loss import BandLoss
 from odmlib.solvers.control import Control, Resources, WarmStart
-from odmlib.solvers.distributed.blocks import SOLVERS, TUNING, LocalBlocks, solve_lbfgs, split
+from odmlib.solvers.distributed.blocks import SOLVERS, TUNING, LocalBlocks, solve_dsvrg, solve_lbfgs, split
 from odmlib.solvers.distributed.blocks import solve_newton as solve_by_newton
 from odmlib.solvers.linear.newton import solve_newton
 from odmlib.solvers.problem import LinearProblem
@@ -147,16 +147,68 @@ def test_strata_for_blocks(wishes):
 
 def test_wishes_that_make_no_sense():
     for wishes, message in (
-        ({"landmarks": 3}, "landmarks has no meaning with kernel linear"),
+        (
+            {"landmarks": 3, "solver": "newton"},
+            "landmarks has no meaning with kernel linear and solver newton",
+        ),
         (
             {"solver": "dsvrg", "partition": "dc"},
             "partition.* must be one of .* for blocks of a linear machine",
         ),
-        ({"levels": 2}, "levels.* has no meaning with kernel linear"),
-        ({"partitions": 2}, "partitions.* is for the solvers lbfgs, dsvrg, cocoa"),
+        ({"levels": 2, "solver": "lbfgs"}, "levels has no meaning with kernel linear and solver lbfgs"),
+        ({"partitions": 2, "solver": "dcd"}, "partitions has no meaning with kernel linear and solver dcd"),
         ({"solver": "ksvrg"}, "solver.* must be one of auto"),
     ):
         with pytest.raises(odmlib.ParameterError, match=message):
             odmlib.train([[0.0], [1.0]], [1, 2], machine="sodm", kernel="linear", **wishes)
     with pytest.raises(odmlib.ParameterError, match="for kernel linear, found 'lbfgs'"):
         odmlib.train([[0.0], [1.0]], [1, 2], kernel="linear", solver="lbfgs")
+
+
+def test_published_stages_of_dsvrg(problem):
+    """Fixed steps, rows without replacement until a block is used up, the iterate passed from block to block:
+    the same by hand."""
+    eta, steps, stages = 1e-3, 150, 3
+    blocks = blocks_of(problem, 4, seed=3)
+    result = solve_dsvrg(blocks, Control(1e-12, max_iter=stages), eta=eta, inner_steps=steps)
+    X = np.c_[problem.rows.dataset().to_dense(), np.ones(400)]
+    orders = [
+        np.flatnonzero(np.arange(400) % 4 == k % 4)[np.random.default_rng(3 + k).permutation(100)]
+        for k in range(8)
+    ]
+    drawn = iter(np.concatenate(orders))
+    w = np.zeros(13)
+
+    def slopes(at):
+        return problem.slopes_and_curvatures(problem.y * (X @ at))[1] * problem.y
+
+    objectives = []
+    for _ in range(stages):
+        old, snapshot = slopes(w), w.copy()
+        mu = X.T @ old
+        for _ in range(steps):
+            i = next(drawn)
+            w = w - eta * (w + mu + 400 * (slopes(w)[i] - old[i]) * X[i])
+        objectives.append(0.5 * w @ w + problem.slopes_and_curvatures(problem.y * (X @ w))[0])
+        assert objectives[-1] < 0.5 * snapshot @ snapshot + problem.costs.sum() * 2
+    assert result.primal == pytest.approx(min(objectives), rel=1e-9)
+    assert result.iterations == stages and result.details["eta"] == eta
+
+
+def test_a_step_that_is_too_long_does_not_pretend(problem):
+    """The published algorithm has no safeguard; the best snapshot and its gap are told."""
+    result = solve_dsvrg(blocks_of(problem), Control(1e-6), eta=10.0)
+    assert result.status == "stalled" and result.gap > 1e-6
+    assert np.isfinite(result.primal) and np.isfinite(result.weights).all()
+
+
+def test_options_of_the_stages():
+    X, y = random_problem(n=200, d=5, seed=2)
+    given = {"machine": "sodm", "kernel": "linear", "C": 0.02}
+    exact = odmlib.train(X, y, **given)
+    model = odmlib.train(X, y, solver="dsvrg", eta=0.002, inner_steps=100, **given)
+    assert model.report["primal"] == pytest.approx(exact.report["primal"], rel=2e-3)
+    assert model.report["details"]["eta"] == 0.002
+    for name in ("eta", "inner_steps"):
+        with pytest.raises(odmlib.ParameterError, match="no meaning with solver lbfgs"):
+            odmlib.train(X, y, solver="lbfgs", **{name: 1}, **given)

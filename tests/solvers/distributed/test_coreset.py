@@ -86,7 +86,7 @@ def test_as_a_machine_with_limits():
     assert odmlib.train(X, y, **given).to_bytes().split(b"report")[0] == model.to_bytes().split(b"report")[0]
     with pytest.warns(odmlib.ConvergenceWarning, match="limit of"):
         odmlib.train(X, y, max_iter=1, tol=1e-9, **given)
-    three = odmlib.train(X, np.digitize(X[:, 0], [-0.5, 0.5]), **given)
+    three = odmlib.train(X, np.digitize(X[:, 0], [-0.5, 0.5]), multiclass="ovr", **given)
     assert three.scheme == "ovr" and three.report["status"] == "converged"
     same = odmlib.train(np.ones((4, 2)), [1, 1, 0, 0], **given)  # a radius of 0
     assert same.report["status"] == "converged"

@@ -12,9 +12,13 @@ from odmlib.data.dataset import Dataset
 from odmlib.kernels.expansion import training_scores
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel, products_are_exact
-from odmlib.solvers.control import Control
+from odmlib.losses.loss import BandLoss
+from odmlib.solvers.control import Control, Resources
+from odmlib.solvers.kernel.block_steps import WorkingSetTuning
 from odmlib.solvers.kernel.certificate import fresh_scores
 from odmlib.solvers.kernel.precision import score_errors
+from odmlib.solvers.kernel.shrinking import ShrinkingProblem
+from odmlib.solvers.problem import KernelProblem
 from tests.reference_kernel import BandReference, random_rows
 
 FORMULAS = [
@@ -125,6 +129,28 @@ def test_objective_and_gap_enclose_the_true_minimum(n, C, theta, tol, kernel):
     report = odmlib.train(data, y, kernel=kernel, gamma=0.25, C=C, theta=theta, tol=tol).report
     assert report["status"] == "converged" and report["gap"] <= tol
     assert report["dual"] <= best * (1 + 1e-13) and best * (1 - 1e-13) <= report["primal"]
+
+
+@pytest.mark.parametrize("float64", [False, True])
+def test_scores_that_a_run_has_updated_are_as_exact_as_it_says(float64):
+    rng = np.random.default_rng(6)
+    formula, X = KernelFormula("rbf", gamma=0.3), rng.standard_normal((600, 5))
+    kernel, y = Kernel(formula, Dataset.from_any(X)), np.sign(X[:, 0] + rng.standard_normal(600))
+    K = long_matrix(formula, X)
+    problem = KernelProblem(kernel, y, np.full(600, 50.0), BandLoss(0.2, 0.5))
+    resources = Resources(cache_bytes=1 << 24)
+    run = ShrinkingProblem(problem, resources, WorkingSetTuning(), 1e-12 if float64 else 1e-3)
+    assert run.float64 == float64
+    for turn in range(8):
+        run.now.measure()
+        run.now.improve(1e-3, Control())
+        run.take_known()
+        if turn == 4:
+            assert run.certify("converged", Control())
+            run.take_known()
+        known, duals = run.known, run.now.state.duals
+        assert (np.abs(known.values - K @ (y * duals)) <= known.errors).all()
+        assert known.errors.max() < (1e-9 if float64 else 1e-4) * np.abs(duals).sum()
 
 
 def test_not_converged_is_said_where_rounding_is_larger_than_the_tolerance():

@@ -244,11 +244,14 @@ def test_a_kernel_of_hardly_any_rank_takes_few_blocks(float64, C):
     assert primal - (a.sum() - 0.5 * a @ Q @ a) <= 2e-3 * primal
 
 
-def test_blocks_grow_where_most_rows_are_inside_of_their_bounds():
+def test_blocks_grow_where_most_rows_have_a_dual():
     X, y = noisy_circles(14, 600)
-    y = np.where(np.random.default_rng(14).random(600) < 0.5, 1.0, -1.0)  # noise
     kernel = Kernel(KernelFormula("rbf", gamma=1.0), Dataset.from_any(X))
-    result = solve_svm(kernel, y, 2.0**10, tol=1e-6, cache=frozen_cache(kernel, True), cache_bytes=0)
+    noise = np.where(np.random.default_rng(14).random(600) < 0.5, 1.0, -1.0)
+    result = solve_svm(kernel, noise, 2.0**10, tol=1e-6, cache=frozen_cache(kernel, True), cache_bytes=0)
     assert result.status == "converged" and result.details["block_rows"] == 512
-    easy = solve_svm(kernel, y, 2.0**-5, tol=1e-6, cache=frozen_cache(kernel, True), cache_bytes=0)
-    assert easy.status == "converged" and easy.details["block_rows"] == 128
+    apart = Kernel(KernelFormula("rbf", gamma=0.1), Dataset.from_any(X + 5 * y[:, None]))
+    for cache in (frozen_cache(apart, True), None):
+        easy = solve_svm(apart, y, 1.0, tol=1e-6, cache=cache)
+        assert easy.status == "converged" and easy.details["block_rows"] == 128
+    assert easy.details["cache_misses"] < 400  # the kernel rows of most rows were never wanted

@@ -94,3 +94,20 @@ def test_add_block(kind):
         add_block(K[:3].astype(kind), np.ones(2), sums, 1)
     with pytest.raises(ValueError, match="are needed"):
         add_block(K[:3].astype(np.int64), np.ones(3), sums, 1)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("part", [0.02, 0.3, 1.0])
+def test_blocks_of_sparse_linear_rows_are_gathered_exactly(part, threads):
+    rng = np.random.default_rng(2)
+    sparse = np.where(rng.random((M, 200)) < part, rng.integers(-3, 4, (M, 200)), 0).astype(float)
+    sparse[5] = 0
+    products = sparse @ sparse.T + 0.25
+    q = LinearRows(Rows(Dataset.from_any(sparse), 0.5), 16, threads)
+    for block in (np.arange(16), np.array([5, 39, 2, 30]), np.array([5]), np.arange(20, 36)):
+        signs = SIGNS[block]
+        matrix = np.full((16, 16), np.nan)
+        q.fetch(block)
+        q.gather(signs, matrix)
+        n = len(block)
+        assert (matrix[:n, :n] == signs[:, None] * signs * products[np.ix_(block, block)]).all()

@@ -176,13 +176,15 @@ def test_any_scale_of_the_features(scale):
     check_result(case, result)
 
 
-@pytest.mark.parametrize("engine", ["newton", "auto"])
 @pytest.mark.parametrize("spread", [1e6, 1e10])
-def test_columns_of_very_different_scales(engine, spread):
+def test_columns_of_very_different_scales(spread):
+    """At 1e10 float64 cannot prove the gap, and says so; the solution is as good as -e asks for."""
     X, y = random_problem(n=80, d=4, seed=12)
-    X = X * np.array([1.0, spread, 1 / spread, 1.0])
-    result = Case(X, y).solve(engine, 1e-6)
-    assert result.status == "converged"
+    case = Case(X * np.array([1.0, spread, 1 / spread, 1.0]), y)
+    newton, auto = (case.solve(engine, 1e-6) for engine in ("newton", "auto"))
+    assert newton.status == "converged"
+    assert auto.status == ("converged" if spread < 1e8 else "stalled")
+    assert auto.primal == pytest.approx(newton.primal, rel=1e-6)
 
 
 def test_a_hessian_that_is_singular_in_floating_point():

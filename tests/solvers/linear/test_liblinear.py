@@ -37,7 +37,7 @@ def compare(name, C, nu, theta, bias, scaled=False):
         options = f"-s 2 -c {C!r} -e 1e-12"
     theirs = liblinear_weights(X, y, options, bias)
     model = odmlib.train(
-        X, y, kernel="linear", C=C, nu=nu, theta=theta, bias=1 if bias else -1, tol=1e-14, solver="newton"
+        X, y, kernel="linear", C=C, nu=nu, theta=theta, bias=1 if bias else -1, tol=1e-12, solver="newton"
     )
     direction = 1 if model.labels[0] == 1 else -1
     ours = np.zeros(len(theirs))

@@ -100,3 +100,29 @@ def test_rows_without_weight_and_limits():
     assert short.status == MAX_ITER and short.iterations == 3 and short.gap > 1e-9
     late = solve(X, labels, 4, costs, control=Control(tol=1e-9, time_limit=1e-9))
     assert late.status == TIME_LIMIT and np.isfinite(late.primal)
+
+
+def test_few_rows_are_exact_at_any_tolerance():
+    """The same rows in another order: other blocks, other steps, the same machine."""
+    X, labels = problem(24, m=150, k=4)
+    order = np.random.default_rng(0).permutation(150)
+    rough = Control(tol=1e-2)
+    ends = [solve(X[some], labels[some], 4, np.ones(150), control=rough) for some in (slice(None), order)]
+    scores = [rbf(X, 0.3) @ ends[0].duals, rbf(X, 0.3)[:, order] @ ends[1].duals]
+    assert [end.status for end in ends] == [CONVERGED, CONVERGED]
+    assert max(end.gap for end in ends) < 1e-7
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-7, atol=1e-7)
+
+
+def test_what_had_converged_stays_so():
+    """The limits of a run that goes on after that do not change its status."""
+    X, labels = problem(24, m=150, k=4)
+    whole = solve(X, labels, 4, np.ones(150), control=Control(tol=1e-2))
+    parts = [
+        solve(X, labels, 4, np.ones(150), control=Control(tol=1e-2, max_iter=n))
+        for n in range(whole.iterations)
+    ]
+    statuses = [part.status for part in parts]
+    first = statuses.index(CONVERGED)
+    assert statuses == [MAX_ITER] * first + [CONVERGED] * (len(parts) - first) and len(parts) - first > 1
+    assert all(part.gap <= 1e-2 for part in parts[first:])

@@ -148,6 +148,18 @@ def test_separable_rows_need_few_steps():
     assert result.status == CONVERGED and result.details["newton_steps"] < 100
 
 
+def test_first_proximal_steps_are_short():
+    """Rows with noise in more columns than a Hessian that is formed may have."""
+    random = np.random.default_rng(0)
+    labels = np.arange(300) % 5
+    X = 0.2 * random.normal(size=(5, 320))[labels] + random.normal(size=(300, 320))
+    short = solve(X, labels, 5, 1e5, solver="newton")
+    long = solve(X, labels, 5, 1e5, solver="newton", tuning=tuned(first_part=0.0))
+    assert short.status == long.status == CONVERGED and short.details["cg_steps"] > 0
+    assert short.details["newton_steps"] < 0.6 * long.details["newton_steps"]
+    assert short.details["objective"] == pytest.approx(long.details["objective"], rel=0.02)
+
+
 @pytest.mark.parametrize("k", [3, 5, 9, 14])
 @pytest.mark.parametrize("bias", [0.0, 0.5])
 def test_full_rows_give_what_sparse_ones_give(k, bias):

@@ -1,0 +1,173 @@
+"""ODMClassifier against Spark's own LinearSVC on local[2]: rows to Python, training and scoring.
+
+    python -m benchmarks.spark [--quick] [--rows 1000000] [--repeats 3]
+
+Data are drawn by Spark and cached. "cpu" is the processor time of Java, the Python workers and this process
+together, which other work on the machine hardly changes; ratios are of medians, within one run. "rows to
+Python, RDD" is how rows reached Python before Spark's Arrow batches were used.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from benchmarks._common import VERDICT, interruptible, parse_arguments
+
+COLUMNS = 20
+HANDED_OVER = 0.3  # of the rows
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def main() -> int:
+    arguments = parse_arguments(
+        __doc__,
+        lambda parser: (
+            parser.add_argument("--rows", type=int, default=1_000_000),
+            parser.add_argument("--repeats", type=int, default=3),
+        ),
+    )
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        print("pyspark is not installed")
+        return 0
+    warnings.simplefilter("ignore")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "4g")
+    for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(name, "false")
+    spark = builder.config("spark.log.level", "ERROR").getOrCreate()
+    try:
+        measure(spark, 20_000 if arguments.quick else arguments.rows, arguments.repeats)
+    finally:
+        spark.stop()
+    return 0
+
+
+def measure(spark, n, repeats):
+    from pyspark.ml.classification import LinearSVC
+
+    from odmlib.spark import ODMClassifier
+
+    print(f"{n} rows of {COLUMNS} features, load {os.getloadavg()[0]:.0f}\n")
+    print("| work | seconds | cpu | ratio | cpu ratio |\n|---|---|---|---|---|")
+    few = int(HANDED_OVER * n)
+    for name, density in (("dense", 1.0), ("sparse", 0.1)):
+        some = data(spark, few, density)
+        lines(
+            f"{few} {name} rows to Python",
+            {"RDD": partial(by_rdd, some), "blocks": partial(by_blocks, some)},
+            repeats,
+            "at most 0.2",
+        )
+        some.unpersist()
+    cost, dense = 1e-3, data(spark, n, 1.0)
+    peer, ours = LinearSVC(regParam=1 / (cost * n)), ODMClassifier(C=cost)
+    models = lines(
+        "fit",
+        {"LinearSVC": partial(peer.fit, dense), "ODM": partial(ours.fit, dense)},
+        repeats,
+        "at most 1.5",
+    )
+    right = {
+        name: model.transform(dense).filter("prediction = label").count() for name, model in models.items()
+    }
+    for name, count in right.items():
+        print(f"{name}: {100 * count / n:.3f} % of the training rows")
+    odm = models["ODM"]
+    print(f"ODM: {odm.report['iterations']} rounds, gap {odm.gap:.1e}\n")
+    lines(
+        "transform",
+        {name: partial(score, model, dense) for name, model in models.items()},
+        repeats,
+        "at most 2",
+    )
+
+
+def data(spark, n, density):
+    """Vectors as VectorAssembler makes them: sparse ones where that is smaller."""
+    from pyspark.ml.feature import VectorAssembler
+    from pyspark.sql import functions as F
+
+    names = [f"x{k}" for k in range(COLUMNS)]
+    rows = spark.range(0, n, 1, 2)
+    for k, name in enumerate(names):
+        value = F.when(F.rand(100 + k) < density, F.randn(k)).otherwise(0.0)
+        rows = rows.withColumn(name, value)
+    score = sum((F.col(name) * (1 + k % 3) for k, name in enumerate(names)), F.randn(99) * 3)
+    rows = rows.withColumn("label", (score > 0).cast("double"))
+    rows = VectorAssembler(inputCols=names, outputCol="features").transform(rows)
+    rows = rows.select("features", "label").cache()
+    rows.count()
+    return rows
+
+
+def by_rdd(rows):
+    return rows.rdd.mapPartitions(lambda some: [sum(len(row[0].values) for row in some)]).sum()
+
+
+def by_blocks(rows):
+    from odmlib.spark.blocks import blocks_of_batches
+    from odmlib.spark.engine import Spread
+    from odmlib.spark.vectors import vector_struct
+
+    columns = vector_struct(rows, "features").alias("features"), rows.label, rows.label.alias("weight")
+    kept = Spread(rows.select(*columns), blocks_of_batches).kept()
+    found = sum(summary.moments[0] for _, summary in kept.notes())
+    kept.release()
+    return found
+
+
+def score(model, rows):
+    model.transform(rows).write.format("noop").mode("overwrite").save()
+
+
+def lines(work: str, ways: dict[str, Callable], repeats: int, target: str) -> dict:
+    """Run all ways in turns after one run that is not counted; a table, and what the last runs gave."""
+    found, walls, cpus = {}, {name: [] for name in ways}, {name: [] for name in ways}
+    for turn in range(repeats + 1):
+        for name, way in ways.items():
+            wall, cpu = time.perf_counter(), tree_seconds()
+            found[name] = way()
+            if turn:
+                walls[name].append(time.perf_counter() - wall)
+                cpus[name].append(tree_seconds() - cpu)
+    wall, cpu = ({name: statistics.median(some) for name, some in of.items()} for of in (walls, cpus))
+    first = next(iter(ways))
+    for name in ways:
+        ratios = f"{wall[name] / wall[first]:.2f} | {cpu[name] / cpu[first]:.2f}"
+        print(f"| {work}: {name} | {wall[name]:.1f} | {cpu[name]:.1f} | {ratios} |", flush=True)
+    ratio = cpu[name] / cpu[first]
+    met = "met" if ratio <= float(target.split()[-1]) else "missed"
+    print(
+        f"\n{VERDICT}{work}: {ratio:.2f} of {first}'s processor time (target {target}): {met}\n", flush=True
+    )
+    return found
+
+
+def tree_seconds() -> float:
+    """Processor time of this process and all that it started."""
+    times, parents = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue
+        pid = int(stat.parent.name)
+        parents[pid] = int(fields[1])
+        times[pid] = sum(int(field) for field in fields[11:15]) / TICKS
+    known = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in known} - known:
+        known |= more
+    return sum(times[pid] for pid in known)
+
+
+if __name__ == "__main__":
+    raise SystemExit(interruptible(main))

@@ -1,0 +1,73 @@
+"""Trains on a Spark Connect server that it starts, and leaves the files rows and m where it runs."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+from pyspark.ml.linalg import Vectors, VectorUDT
+from pyspark.sql import SparkSession
+from pyspark.sql.types import DoubleType, StructType
+
+import odmlib
+from odmlib.spark import ODMClassificationModel, ODMClassifier
+
+PORT = 15002  # where `remote("local[2]")` has its server
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+DATA = Path(__file__).resolve().parent.parent.parent / "data" / "wdbc.txt"
+
+
+def main():
+    warnings.simplefilter("ignore")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.remote("local[2]").config("spark.driver.extraJavaOptions", QUICK).getOrCreate()
+    )
+    X, y = odmlib.read_data(DATA)
+    X = X.toarray()
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    schema = StructType().add("features", VectorUDT()).add("label", DoubleType())
+    rows = [(Vectors.dense(x), float(label)) for x, label in zip(X, y, strict=True)]
+    data = spark.createDataFrame(rows, schema)
+    model = ODMClassifier(tol=1e-4, C=0.003).fit(data)
+    folder = str(Path("model").resolve())
+    for _ in range(2):
+        model.write().overwrite().save(folder)
+    again = ODMClassificationModel.load(folder)
+    options = {"kernel": "rbf", "gamma": 0.02, "C": 0.1, "approx": "nystrom", "rank": 20}
+    kernel = ODMClassifier(**options).fit(data)
+    odmlib.write_data("rows", X, y)
+    words = f"-q -s 6 -t linear -c 0.003 --spark sc://localhost:{PORT} rows m".split()
+    program = "import sys; from odmlib.cli.train import main; sys.exit(main())"
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "PYSPARK_PYTHON")
+    }
+    subprocess.run([sys.executable, "-c", program, *words], check=True, env=clean, timeout=300)
+    print(
+        json.dumps(
+            {
+                "weights": weights_of(model),
+                "loaded": weights_of(again),
+                "gap": model.gap,
+                "right": right(again.transform(data)),
+                "kernel": kernel.report["primal"],
+                "kernel_right": right(kernel.transform(data)),
+            }
+        )
+    )
+
+
+def weights_of(model):
+    return np.append(model.coefficients.array, model.intercept).tolist()
+
+
+def right(found):
+    return found.filter("prediction = label").count()
+
+
+main()
