@@ -102,7 +102,8 @@ def seconds_of_reads(folder: Path, passes: int) -> tuple[float, float]:
         passed, _ = timed(lambda: [sum(block.rows.n_rows for block in store.blocks()) for _ in range(passes)])
         return made + passed, store.n_bytes / 1e6
     finally:
-        store.remove()
+        store.close()
+        (folder / "rows").unlink()
 
 
 def main() -> int:

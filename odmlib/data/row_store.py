@@ -213,12 +213,6 @@ class RowStore:
     def close(self) -> None:
         self._stream.close()
 
-    def remove(self) -> None:
-        """Close it and delete the file."""
-        self.close()
-        if os.path.exists(self.path):
-            os.unlink(self.path)
-
     # ------------------------------------------------------------------------------------ making one
 
     @classmethod

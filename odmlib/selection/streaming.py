@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -122,18 +123,27 @@ def stored_rows(
             except BaseException:
                 store.close()
                 raise
-    if store is None:
-        store = RowStore.make(name, parts, block_bytes, identity, sample, features)
-        if identity is not None and identity != Identity.of_file(path, features, zero_based, block_bytes):
-            store.remove()
-            raise ParameterError(f"{path} was changed while it was read")
+    before = _inode(name)
     try:
+        if store is None:
+            store = RowStore.make(name, parts, block_bytes, identity, sample, features)
+            if identity is not None and identity != Identity.of_file(path, features, zero_based, block_bytes):
+                keep_cache = False
+                raise ParameterError(f"{path} was changed while it was read")
         yield store, sample.block(store.n_features)
     finally:
-        if keep_cache:
+        if store is not None:
             store.close()
-        else:
-            store.remove()
+        # an interrupt may come when the file has its name and nobody holds it yet
+        if not keep_cache and (store is not None or _inode(name) != before):
+            Path(name).unlink(missing_ok=True)
+
+
+def _inode(name: str) -> int | None:
+    try:
+        return os.stat(name).st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _checked_parts(source: Any, features: int | None) -> Iterator[tuple[Dataset, Any, Floats | None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import odmlib
+from odmlib.data.files import open_output
 from odmlib.errors import ConvergenceWarning, ParameterError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -188,3 +190,19 @@ def test_bad_blocks():
         with pytest.raises(ParameterError, match=message):
             odmlib.train_stream(source)
     assert os.listdir() == []
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_an_interrupt_as_the_cache_gets_its_name_leaves_no_cache(monkeypatch, keep):
+    odmlib.write_data("data", *noisy(n_rows=100))
+
+    @contextmanager
+    def interrupted(path):
+        with open_output(path) as stream:
+            yield stream
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("odmlib.data.row_store.open_output", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        odmlib.train_stream("data", keep_cache=keep)
+    assert len(os.listdir()) == 1 + keep
