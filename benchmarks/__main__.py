@@ -38,11 +38,14 @@ MINUTES = {
 }
 # of accuracy more than of speed, long, each with options of its own: python -m benchmarks.NAME
 STUDIES = (
-    "calibration", "compress", "conformal", "csvc", "data", "defaults", "golden", "grid",
+    "calibration", "certificate", "compress", "conformal", "csvc", "data", "defaults", "golden", "grid",
     "instructions", "kmomd", "leave_one_out", "mcodm", "multiclass", "novelty", "rbf_defaults",
     "regression", "sodm", "spark", "ssodm", "stream", "svm", "tuning", "versions",
 )  # fmt: skip
-PEERS = ("scikit-learn", "scikit-learn-intelex", "liblinear-official", "libsvm-official")
+PEERS = (
+    "scikit-learn", "scikit-learn-intelex", "liblinear-multicore", "libsvm-official", "rehline", "snapml",
+    "thundersvm-cpu",
+)  # fmt: skip
 PACKAGES = ("numpy", "scipy", *PEERS)
 DEBIAN = ("liblinear-tools", "libsvm-tools")
 

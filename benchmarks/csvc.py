@@ -1,9 +1,10 @@
 """Kernel training and prediction beside C-SVC: python -m benchmarks.csvc [--jobs pairs,wide] [--quick]
 
-odmlib's machines svm and odm beside LIBSVM's C-SVC (libsvm-official) and oneDAL's (scikit-learn-intelex),
-which a user would run instead. ODM solves another problem; so does svm, by LIBSVM's free bias. Kernel rbf,
-all at their default tolerances, one thread each. Processor seconds, the least of several runs: other work on
-the machine changes them little. The jobs:
+odmlib's machines svm and odm beside the C-SVC of LIBSVM (libsvm-official), oneDAL (scikit-learn-intelex)
+and ThunderSVM (thundersvm-cpu), which a user would run instead. `--programs` names those that take part.
+ODM solves another problem; so does svm, by LIBSVM's free bias. Kernel rbf, all at their default tolerances,
+one thread each. Processor seconds, the least of several runs: other work on the machine changes them
+little. The jobs:
 
     pairs    4,000 rows of 6 to 10 classes (one-vs-one), and shuttle as a whole
     binary   8,000 rows of columns of zeros and ones, nearly separable, C = 100
@@ -31,6 +32,7 @@ from benchmarks._common import (
     Table,
     bounded,
     generated_rows,
+    has_package,
     interruptible,
     load_set,
     parse_arguments,
@@ -170,6 +172,13 @@ JOBS: dict[str, Callable[[bool], Iterator[Job]]] = {
 }
 
 
+PACKAGES = {
+    "LIBSVM": ("libsvm", "libsvm-official"),
+    "oneDAL": ("sklearnex", "scikit-learn-intelex"),
+    "ThunderSVM": ("thundersvm", "thundersvm-cpu"),
+}
+
+
 # -- programs: each a (training, decision values) pair
 
 
@@ -194,6 +203,13 @@ def run_onedal(job: Job, C: float) -> tuple[Callable[[], Any], Callable[[Any], A
 
     daal4py.daalinit(nthreads=1)
     machine = SVC(kernel="rbf", gamma=job.width, C=C, cache_size=2048)
+    return partial(machine.fit, job.X, job.y), lambda model: model.decision_function(job.test)
+
+
+def run_thunder(job: Job, C: float) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    from thundersvm import SVC
+
+    machine = SVC(kernel="rbf", gamma=job.width, C=C, n_jobs=1, verbose=False)
     return partial(machine.fit, job.X, job.y), lambda model: model.decision_function(job.test)
 
 
@@ -228,11 +244,12 @@ def compare(name: str, jobs: Iterator[Job], programs: tuple[str, ...]) -> None:
         "odm": partial(run_odmlib, "odm"),
         "LIBSVM": run_libsvm,
         "oneDAL": run_onedal,
+        "ThunderSVM": run_thunder,
     }
     table = Table(
         f"{name}: processor seconds, and ratios",
         ("set", 24), ("rows", 6), ("columns", 7), ("C", 5), *programs,
-        *(f"{ours}/{theirs}" for ours in ("svm", "odm") for theirs in programs if theirs[0].isupper()),
+        *(f"{ours}/{theirs}" for ours in ("svm", "odm") for theirs in programs if theirs in PACKAGES),
     )  # fmt: skip
     ratios: dict[str, list[float | None]] = {}
     for job in jobs:
@@ -245,7 +262,7 @@ def compare(name: str, jobs: Iterator[Job], programs: tuple[str, ...]) -> None:
                 shown = {}
                 for ours in ("svm", "odm"):
                     for theirs in programs:
-                        if theirs[0].isupper():
+                        if theirs in PACKAGES:
                             key = f"{ours} against {theirs}, {what}"
                             shown[key] = ratio(times.get(ours), times[theirs])
                             ratios.setdefault(key, []).append(shown[key])
@@ -259,12 +276,15 @@ def main() -> int:
     def add(parser: Any) -> None:
         parser.add_argument("--jobs", default=",".join(JOBS))
         parser.add_argument("--sets", help="only sets whose names hold this")
-        parser.add_argument("--programs", default="svm,odm,LIBSVM,oneDAL")
+        parser.add_argument("--programs", default="svm,odm,LIBSVM,oneDAL,ThunderSVM")
 
     arguments = parse_arguments(__doc__, add)
+    programs = tuple(
+        one for one in arguments.programs.split(",") if one not in PACKAGES or has_package(*PACKAGES[one])
+    )
     for name in arguments.jobs.split(","):
         jobs = (job for job in JOBS[name](arguments.quick) if (arguments.sets or "") in job.name)
-        compare(name, jobs, tuple(arguments.programs.split(",")))
+        compare(name, jobs, programs)
     return 0
 
 

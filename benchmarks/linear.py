@@ -1,20 +1,26 @@
-"""Linear training side by side with LIBLINEAR: time to the same relative objective accuracy.
+"""Linear training side by side with other programs: time to the same relative accuracy of the objective.
 
-    python -m benchmarks.linear [--sets a9a,ijcnn1] [--C 0.03125,1,32] [--solver auto] [--quick]
+    python -m benchmarks.linear [--machines odm,svm] [--sets a9a,ijcnn1] [--C 0.03125,1,32] [--quick]
 
-nu = 1, so that LIBLINEAR's -s 11 solves the very same problem: -p theta -c C/(1-theta)^2 -B 1. Both get the
-data in their own structure in memory; only training is timed: odmlib on two threads, LIBLINEAR (which has
-no threads). odmlib runs with the accuracy as its relative duality gap. LIBLINEAR's -e promises no accuracy,
-so it is run down a ladder of -e, and the loosest one counts whose objective is within the accuracy of the
-best objective known (odmlib's at a much smaller gap, or any seen). `off` is how far above that each
-objective lies, relative. A run of LIBLINEAR is ended when it takes ten times as long as odmlib to 1e-6, but
-not before 15 s and not after 90 s; `<` then marks the ratio as an upper bound.
+With nu = 1 these state the very same problem as odm: LIBLINEAR -s 11 (-p theta -c C/(1-theta)^2 -B 1) and
+ReHLine, by its sums of squared hinges. For svm they are LIBLINEAR's -s 3 and Snap ML's hinge. All
+get the data in their own structure in memory; only training is timed. odmlib has two threads; LIBLINEAR
+(liblinear-multicore) runs with one and with two, Snap ML with two, ReHLine has none. Packages that are not
+installed are left out with a line.
+
+odmlib runs with the accuracy as its relative duality gap. No peer's tolerance promises an accuracy, so that
+each is run down a ladder of tolerances, and the loosest one counts whose objective is within the accuracy of
+the best objective known (odmlib's at a much smaller gap, or any seen). `off` is how far above that each
+objective lies, relative. The fastest peer is named and compared with; the last column has them all. A run of
+a peer is ended when it takes ten times as long as odmlib to 1e-6, but not before 15 s and not after 90 s;
+`<` then marks the ratio as an upper bound.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,18 +37,32 @@ from benchmarks._common import (
     met,
     n_threads,
     parse_arguments,
+    ratio,
     verdict,
 )
 
 # label of the first class, for sets of more than two classes
-SETS = {"a9a": None, "ijcnn1": None, "phishing": None, "skin_nonskin": None, "connect-4": 1.0, "news20": 1.0}
+SETS = {
+    "a9a": None,
+    "ijcnn1": None,
+    "phishing": None,
+    "skin_nonskin": None,
+    "connect-4": 1.0,
+    "news20": 1.0,
+    "mnist": 1.0,
+}
 QUICK_SETS = ("a9a", "phishing")
 THETA = 0.2
 ACCURACIES = (1e-3, 1e-6)
 BEST = 1e-10  # gap of the run that gives the best known objective
 LADDER = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 LIMIT, LEAST_LIMIT, BEST_LIMIT = 90.0, 15.0, 15.0
-TARGET, CEILING = 0.5, 1.0  # of LIBLINEAR's time, at 1e-6: wanted, and never above
+DENSE_BYTES = 1e9  # beyond, rows are not made dense for a program that needs that
+# of each machine: the accuracy that counts, the part of the best peer's time that is wanted, and never more
+TARGETS = {"odm": (1e-6, 0.5, 1.0), "svm": (1e-3, 1.0, 1.0)}
+
+# a tolerance -> (seconds, weights with that of the constant feature 1 last)
+Train = Callable[[float], tuple[float, Any]]
 
 
 @dataclass(frozen=True)
@@ -62,21 +82,26 @@ def loosest(runs: Sequence[Run], best: float, accuracy: float) -> Run | None:
     return next((run for run in runs if excess(run.objective, best) <= accuracy), None)
 
 
-def run_odmlib(problem: Any, C: float, tol: float, solver: str) -> tuple[Run, Any]:
-    """Our run, and its model."""
-    from odmlib.machines.training import train_problem
-    from odmlib.options import TrainOptions
+def objective(machine: str, X: Any, y: Any, weights: Any, C: float) -> float:
+    """P with the constant feature 1 as last weight; nu = 1."""
+    z = y * (X @ weights[:-1] + weights[-1])
+    half = 0.5 * float(weights @ weights)
+    if machine == "svm":
+        return half + C * float(np.maximum(0, 1 - z).sum())
+    beyond = np.maximum(0, np.abs(1 - z) - THETA)
+    return half + C / (1 - THETA) ** 2 * float(beyond @ beyond)
 
-    options = TrainOptions(
-        kernel="linear",
-        C=C,
-        nu=1.0,
-        theta=THETA,
-        tol=tol,
-        solver=solver,
-        threads=n_threads(),
-        time_limit=LIMIT,
-    )
+
+# -- odmlib
+
+
+def run_odmlib(problem: Any, machine: str, C: float, **more: Any) -> tuple[Run, Any]:
+    """Our run, and its model."""
+    from odmlib.machines.training import make_settings, train_problem
+
+    own = {"nu": 1.0, "theta": THETA} if machine == "odm" else {}
+    how = {"machine": machine, "kernel": "linear", "C": C, "bias": 1.0, "threads": n_threads()}
+    options = make_settings({"time_limit": LIMIT} | how | own | more)
     seconds, model = median_time(partial(train_problem, problem, options))
     report = model.report
     note = f"{report['solver']} {report['iterations']}"
@@ -85,130 +110,186 @@ def run_odmlib(problem: Any, C: float, tol: float, solver: str) -> tuple[Run, An
     return Run(seconds, report["primal"], note), model
 
 
-def best_objective(problem: Any, C: float, start: Any) -> float:
-    """The objective at a much smaller gap, from a model that is close already."""
-    from odmlib.machines.training import train_problem
-    from odmlib.options import TrainOptions
-
-    options = TrainOptions(
-        kernel="linear",
-        C=C,
-        nu=1.0,
-        theta=THETA,
-        tol=BEST,
-        init=start,
-        threads=n_threads(),
-        time_limit=BEST_LIMIT,
-    )
-    return train_problem(problem, options).report["primal"]
+# -- peers: what each needs is made once for a set and a C
 
 
-def climb_liblinear(X: Any, y: Any, C: float, best: float, limit: float) -> list[Run]:
-    """LIBLINEAR's runs down the ladder, until the finest accuracy or the limit is reached."""
-    from liblinear.liblinear import problem
+def liblinear(machine: str, X: Any, y: Any, C: float, threads: int) -> Train:
+    from liblinear.liblinear import parameter, problem
+    from liblinear.liblinearutil import train
     from scipy.sparse import csr_matrix
 
     data = problem(y, csr_matrix(X), 1)
+    of = f"-s 3 -c {C!r}" if machine == "svm" else f"-s 11 -p {THETA} -c {C / (1 - THETA) ** 2!r}"
+
+    def run(e: float) -> tuple[float, Any]:
+        seconds, model = median_time(partial(train, data, parameter(f"{of} -e {e!r} -B 1 -m {threads} -q")))
+        weights, intercept = model.get_decfun()
+        weights = np.array([*weights, intercept])
+        return seconds, weights if model.get_labels()[0] == 1 or machine == "odm" else -weights
+
+    return run
+
+
+def rehline(X: Any, y: Any, C: float) -> Train:
+    from rehline import ReHLine
+
+    rows = np.hstack([X.toarray(), np.ones((X.shape[0], 1))])
+    size = np.sqrt(2 * C / (1 - THETA) ** 2)  # ReHLine halves squares
+    signs = np.vstack([-y, y]) * size
+    offsets = np.repeat([[size * (1 - THETA)], [-size * (1 + THETA)]], len(y), axis=1)
+
+    def run(tol: float) -> tuple[float, Any]:
+        machine = ReHLine(C=1.0, tol=tol, max_iter=1_000_000)
+        machine._S, machine._T, machine._Tau = signs, offsets, np.full(signs.shape, np.inf)
+        seconds, fitted = median_time(partial(machine.fit, rows))
+        return seconds, fitted.coef_
+
+    return run
+
+
+def snap(X: Any, y: Any, C: float) -> Train:
+    from scipy.sparse import csr_matrix
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numpy 2 has renamed what 1.17 asks for AVX2, which it then leaves
+        from snapml import SupportVectorMachine
+
+    rows = csr_matrix(X)
+
+    def run(tol: float) -> tuple[float, Any]:
+        machine = SupportVectorMachine(
+            loss="hinge", fit_intercept=True, regularizer=1 / C, n_jobs=n_threads(), tol=tol, max_iter=100_000
+        )
+        seconds, _ = median_time(partial(machine.fit, rows, y))
+        return seconds, np.concatenate([np.ravel(machine.coef_), np.ravel(machine.intercept_)])
+
+    return run
+
+
+def peers_of(machine: str, X: Any, y: Any, C: float) -> dict[str, Callable[[], Train]]:
+    """What is installed, by name; a peer's own data is made when it is asked for."""
+    peers: dict[str, Callable[[], Train]] = {}
+    if has_package("liblinear", "liblinear-multicore"):
+        for threads in (1, n_threads()):
+            peers[f"LIBLINEAR -m {threads}"] = partial(liblinear, machine, X, y, C, threads)
+    if machine == "svm" and has_package("snapml", "snapml"):
+        peers["Snap ML"] = partial(snap, X, y, C)
+    dense = 8 * X.shape[0] * X.shape[1] <= DENSE_BYTES
+    if machine == "odm" and dense and has_package("rehline", "rehline"):
+        peers["ReHLine"] = partial(rehline, X, y, C)
+    return peers
+
+
+def climb(
+    prepare: Callable[[], Train], value: Callable[[Any], float], best: float, limit: float
+) -> list[Run]:
+    """A peer's runs down the ladder, until the finest accuracy or the limit is reached."""
+    train = prepare()
     runs: list[Run] = []
-    for e in LADDER:
-        answer = bounded(partial(train_liblinear, data, C, e), limit)
+    for tol in LADDER:
+        answer = bounded(partial(train, tol), limit)
         if answer is None:
             break
         seconds, weights = answer
-        runs.append(Run(seconds, objective(X, y, weights, C), f"-e {e:g}"))
+        runs.append(Run(seconds, value(weights), f"{tol:g}"))
         if excess(runs[-1].objective, best) <= min(ACCURACIES):
             break
     return runs
 
 
-def train_liblinear(data: Any, C: float, e: float) -> tuple[float, Any]:
-    from liblinear.liblinear import parameter
-    from liblinear.liblinearutil import train
-
-    options = parameter(f"-s 11 -p {THETA} -c {C / (1 - THETA) ** 2!r} -e {e!r} -B 1 -q")
-    seconds, model = median_time(partial(train, data, options))
-    weights, intercept = model.get_decfun()
-    return seconds, np.array([*weights, intercept])
-
-
-def objective(X: Any, y: Any, weights: Any, C: float) -> float:
-    """P with the constant feature 1 as last weight; nu = 1."""
-    z = y * (X @ weights[:-1] + weights[-1])
-    beyond = np.maximum(0, np.abs(1 - z) - THETA)
-    return 0.5 * weights @ weights + C / (1 - THETA) ** 2 * beyond @ beyond
-
-
 def main() -> int:
     def add(parser: Any) -> None:
+        parser.add_argument("--machines", default=",".join(TARGETS))
         parser.add_argument("--sets", help=f"some of {','.join(SETS)}")
         parser.add_argument("--C", default="0.03125,1,32")
-        parser.add_argument("--solver", default="auto", help="odmlib's")
 
     from odmlib.data.problem import Problem
 
     arguments = parse_arguments(__doc__, add)
-    if not has_package("liblinear", "liblinear-official"):
-        return 0
     names = arguments.sets.split(",") if arguments.sets else QUICK_SETS if arguments.quick else SETS
-    table = Table(
-        f"seconds to an accuracy; odmlib on {n_threads()} thread(s), LIBLINEAR -s 11",
-        ("set", 14), ("C", 7), ("accuracy", 8), ("odmlib", 7), ("off", 8), ("LIBLINEAR", 9), ("off", 8),
-        ("ratio", 7), ("target", 6), ("", 7), ("odmlib solver, iterations; LIBLINEAR", 0),
-    )  # fmt: skip
-    ratios: dict[float, list[float]] = {accuracy: [] for accuracy in ACCURACIES}
-    for name in names:
-        loaded = load_set(name, SETS.get(name))
-        if loaded is None:
-            continue
-        X, y = loaded
-        problem = Problem.from_arrays(X, y)
-        for C in map(float, arguments.C.split(",")):
-            ours = {}
-            for accuracy in ACCURACIES:
-                ours[accuracy], model = run_odmlib(problem, C, accuracy, arguments.solver)
-            best = min(best_objective(problem, C, model), *(run.objective for run in ours.values()))
-            limit = min(LIMIT, max(LEAST_LIMIT, 10 * ours[min(ACCURACIES)].seconds))
-            theirs = climb_liblinear(X, y, C, best, limit)
-            best = min([best, *(run.objective for run in theirs)])
-            for accuracy in ACCURACIES:
-                value = add_line(table, name, C, accuracy, ours[accuracy], theirs, best, limit)
-                if value is not None:
-                    ratios[accuracy].append(value)
+    ratios: dict[tuple[str, float], list[float | None]] = {}
+    for machine in arguments.machines.split(","):
+        table = Table(
+            f"{machine}: seconds to an accuracy; odmlib on {n_threads()} thread(s), nu 1",
+            ("set", 14), ("C", 7), ("accuracy", 8), ("odmlib", 7), ("off", 8), ("best peer", 14), "seconds",
+            ("off", 8), ("ratio", 7), ("target", 6), ("", 7), ("odmlib; peers", 0),
+        )  # fmt: skip
+        for name in names:
+            loaded = load_set(name, SETS.get(name))
+            if loaded is None:
+                continue
+            X, y = loaded
+            problem = Problem.from_arrays(X, y)
+            for C in map(float, arguments.C.split(",")):
+                peers = peers_of(machine, X, y, C)
+                if not peers:
+                    return 0
+                for cell in _cells(machine, X, y, C, problem, peers):
+                    value = add_line(table, machine, name, C, *cell)
+                    ratios.setdefault((machine, cell[0]), []).append(value)
     print()
-    verdict("nu = 1 at 1e-6 against LIBLINEAR -s 11", ratios[1e-6], TARGET)
-    verdict("the same, never above", ratios[1e-6], CEILING)
-    verdict("at 1e-3", ratios[1e-3], None)
+    for (machine, accuracy), values in ratios.items():
+        counts, wanted, most = TARGETS[machine]
+        verdict(
+            f"linear {machine} at {accuracy:g} against the best peer",
+            values,
+            wanted if accuracy == counts else None,
+        )
+        if accuracy == counts and most != wanted:
+            verdict("the same, never above", values, most)
     return 0
+
+
+def _cells(
+    machine: str, X: Any, y: Any, C: float, problem: Any, peers: dict[str, Callable[[], Train]]
+) -> list[tuple[Any, ...]]:
+    """For each accuracy: (accuracy, our run, all runs of each peer, best objective, limit)."""
+    ours = {}
+    for accuracy in ACCURACIES:
+        ours[accuracy], model = run_odmlib(problem, machine, C, tol=accuracy)
+    finest, _ = run_odmlib(problem, machine, C, tol=BEST, init=model, time_limit=BEST_LIMIT)
+    best = min(finest.objective, *(run.objective for run in ours.values()))
+    limit = min(LIMIT, max(LEAST_LIMIT, 10 * ours[min(ACCURACIES)].seconds))
+    value = partial(objective, machine, X, y, C=C)
+    theirs = {name: climb(prepare, value, best, limit) for name, prepare in peers.items()}
+    best = min([best, *(run.objective for runs in theirs.values() for run in runs)])
+    return [(accuracy, ours[accuracy], theirs, best, limit) for accuracy in ACCURACIES]
 
 
 def add_line(
     table: Table,
+    machine: str,
     name: str,
     C: float,
     accuracy: float,
     ours: Run,
-    theirs: Sequence[Run],
+    theirs: dict[str, list[Run]],
     best: float,
     limit: float,
 ) -> float | None:
-    """Print one cell; its ratio, if both or only odmlib reached the accuracy."""
+    """Print one cell; its ratio to the fastest peer that reached the accuracy, or that was ended."""
     off = excess(ours.objective, best)
-    peer = loosest(theirs, best, accuracy)
-    if peer is not None:
-        time, reached, note = f"{peer.seconds:.3g}", f"{excess(peer.objective, best):.0e}", peer.note
-    else:
-        lowest = min((excess(run.objective, best) for run in theirs), default=None)
-        # the whole ladder was run, or its next step took too long
-        short = len(theirs) == len(LADDER)
-        time = f"> {theirs[-1].seconds if short else limit:.3g}"
-        reached = "-" if lowest is None else f"{lowest:.0e}"
-        note = "not reached at -e 1e-07" if short else "ended"
-    value = ours.seconds / (peer.seconds if peer else float(time[2:])) if off <= accuracy else float("inf")
-    target = TARGET if accuracy == 1e-6 else None
+    reached = {peer: run for peer, runs in theirs.items() if (run := loosest(runs, best, accuracy))}
+    notes, peer, seconds, shown = [ours.note], "none", None, "-"
+    for one, runs in theirs.items():
+        if run := reached.get(one):
+            notes.append(f"{one} {run.seconds:.3g} at {run.note}")
+        elif len(runs) == len(LADDER):
+            notes.append(f"{one} not reached")
+        else:
+            notes.append(f"{one} > {limit:.3g}")
+            seconds = limit
+    if reached:
+        peer = min(reached, key=lambda one: reached[one].seconds)
+        seconds, shown = reached[peer].seconds, f"{excess(reached[peer].objective, best):.0e}"
+    value = float("inf") if off > accuracy else ratio(ours.seconds, seconds)
+    counts, wanted, _ = TARGETS[machine]
+    target = wanted if accuracy == counts else None
     table.add(
-        name, C, f"{accuracy:g}", ours.seconds, f"{off:.0e}", time, reached,
-        f"{'<' if peer is None else ''}{value:.2g}", "-" if target is None else f"{target:g}",
-        "" if target is None else met(value, target), f"{ours.note}; {note}",
+        name, C, f"{accuracy:g}", ours.seconds, f"{off:.0e}", peer, seconds, shown,
+        "-" if value is None else f"{'' if reached else '<'}{value:.2g}",
+        "-" if target is None else f"{target:g}",
+        "" if target is None else met(value, target), "; ".join(notes),
     )  # fmt: skip
     return value
 

@@ -317,7 +317,7 @@ def main(argv=None) -> int:
     try:
         import liblinear.liblinearutil  # noqa: F401
     except ImportError:
-        print("liblinear-official is not installed", file=sys.stderr)
+        print("liblinear-multicore is not installed", file=sys.stderr)
         return 1
     train_ours(np.eye(3), np.arange(3.0), 1.0, {})  # modules are loaded once, not in every process
     names = args.sets.split(",") if args.sets else SPEED_SETS

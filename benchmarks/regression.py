@@ -5,7 +5,7 @@ by 5-fold cross-validation on the training half, the same grid for both; feature
 training half; epsilon 0.1. R^2 on the other half. --only SET and --splits N look at one set more closely.
 
 Speed (--speed: only that): processor seconds, summed over the threads, ours divided by the peer's. Linear: to
-1e-6 of the optimum, LIBLINEAR -s 11 (liblinear-multicore where that is installed, else liblinear-official) by
+1e-6 of the optimum, LIBLINEAR -s 11 (liblinear-multicore) by
 the loosest of its tolerances that gets there. rbf: epsilon-SVR has another loss, so each machine goes to 1e-3
 of its own optimum; LIBSVM and oneDAL (scikit-learn-intelex), also by their loosest tolerance.
 """
@@ -19,7 +19,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -100,9 +99,8 @@ def speed(quick: bool) -> None:
     from liblinear.liblinearutil import problem as liblinear_problem
     from liblinear.liblinearutil import train as train_liblinear
 
-    multicore = is_installed("liblinear-multicore")
     table = Table(
-        f"linear, processor seconds, {'multicore' if multicore else 'plain'} LIBLINEAR",
+        "linear, processor seconds, LIBLINEAR-multicore",
         *(("rows", 12), "C", "threads", "odmr", "LIBLINEAR", "ratio", "excess, theirs"),
     )
     rng = np.random.default_rng(0)
@@ -114,11 +112,10 @@ def speed(quick: bool) -> None:
     for C in (0.03125, 1.0, 32.0):
         options = {"machine": "odmr", "kernel": "linear", "C": C, "epsilon": EPSILON}
         best = odmlib.train(X, y, tol=1e-13, **options).report["primal"]
-        for threads in (1, 2) if multicore else (1,):
-            several = f"-m {threads}" if multicore else ""
+        for threads in (1, 2):
             ours, _ = processor_seconds(lambda: odmlib.train(X, y, tol=1e-6, threads=threads, **options))  # noqa: B023
             for digits in range(2, 12):
-                words = f"-s 11 -p {EPSILON} -c {C} -B 1 -e 1e-{digits} {several} -q"
+                words = f"-s 11 -p {EPSILON} -c {C} -B 1 -e 1e-{digits} -m {threads} -q"
                 settings = liblinear_parameter(words)
                 theirs, other = processor_seconds(lambda: train_liblinear(data, settings))  # noqa: B023
                 weights = np.array([*other.get_decfun()[0], other.get_decfun()[1]])
@@ -129,13 +126,6 @@ def speed(quick: bool) -> None:
             numbers = f"{C:g}", threads, f"{ours:.3f}", f"{theirs:.3f}", f"{ratios[-1]:.2f}", f"{excess:.0e}"
             table.add(f"{m} x {d}", *numbers)
     verdict("regression, linear: time / LIBLINEAR -s 11", ratios, 0.5)
-
-
-def is_installed(package: str) -> bool:
-    try:
-        return bool(version(package))
-    except PackageNotFoundError:
-        return False
 
 
 def svr_seconds(package: str, X: Any, y: Any, options: dict[str, float]) -> tuple[float, float, float]:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import benchmarks
 from benchmarks import _common, end_to_end, limits, linear, prediction, scaling
 from benchmarks.__main__ import MINUTES, STUDIES, machine
+from odmlib.data.problem import Problem
 
 MODULES = sorted(path.stem for path in Path(benchmarks.__file__).parent.glob("*.py") if "__" not in path.stem)
 
@@ -30,7 +32,7 @@ def test_every_benchmark_is_in_the_whole_run():
 
 def test_machine_names_every_peer():
     text = machine()
-    for name in ("odmlib", "scikit-learn-intelex", "liblinear-official", "liblinear-tools", "libsvm-tools"):
+    for name in ("odmlib", "scikit-learn-intelex", "liblinear-multicore", "liblinear-tools", "libsvm-tools"):
         assert name in text
 
 
@@ -74,20 +76,51 @@ def test_ladder_takes_the_loosest_run_that_is_exact_enough():
 
 
 def test_a_peer_that_was_ended_bounds_the_ratio(capsys):
-    table = _common.Table("", *["x"] * 11)
-    ours, theirs = linear.Run(2.0, 100.0, "newton 3"), [linear.Run(5.0, 110.0, "-e 0.01")]
-    assert linear.add_line(table, "a", 1.0, 1e-6, ours, theirs, 100.0, 20.0) == pytest.approx(0.1)
+    table = _common.Table("", *["x"] * 12)
+    ours, theirs = linear.Run(2.0, 100.0, "newton 3"), {"peer": [linear.Run(5.0, 110.0, "0.01")]}
+    assert linear.add_line(table, "odm", "a", 1.0, 1e-6, ours, theirs, 100.0, 20.0) == pytest.approx(0.1)
     text = capsys.readouterr().out
-    assert "> 20" in text and "<0.1" in text and "1e-01" in text and "ended" in text
+    assert "<0.1" in text and "peer > 20" in text
     failing = linear.Run(2.0, 101.0, "newton 3")
-    assert linear.add_line(table, "a", 1.0, 1e-6, failing, theirs, 100.0, 20.0) == math.inf
+    assert linear.add_line(table, "odm", "a", 1.0, 1e-6, failing, theirs, 100.0, 20.0) == math.inf
 
 
-def test_objective_of_the_linear_peer():
+def test_the_fastest_peer_is_compared_with(capsys):
+    table = _common.Table("", *["x"] * 12)
+    theirs = {"slow": [linear.Run(4.0, 100.0, "0.1")], "fast": [linear.Run(1.0, 100.0, "0.01")]}
+    whole = [linear.Run(0.5, 110.0, "0.1")] * len(linear.LADDER)  # fast, and never there
+    ours = linear.Run(2.0, 100.0, "newton 3")
+    cell = (ours, theirs | {"never": whole}, 100.0, 20.0)
+    assert linear.add_line(table, "svm", "a", 1.0, 1e-3, *cell) == pytest.approx(2.0)
+    text = capsys.readouterr().out
+    assert "fast 1 at 0.01" in text and "never not reached" in text
+    theirs = {"never": whole}
+    assert linear.add_line(table, "svm", "a", 1.0, 1e-3, ours, theirs, 100.0, 20.0) is None
+
+
+def test_objectives_of_the_linear_peers():
     X, y = np.array([[1.0], [-2.0]]), np.array([1.0, -1.0])
+    weights = np.array([0.5, 0.1])
     # margins 0.5 + 0.1 and -(-1 + 0.1); beyond the band of 0.2 around 1 lies the first, by 0.2
     expected = 0.5 * (0.25 + 0.01) + 3 / 0.64 * 0.2**2
-    assert linear.objective(X, y, np.array([0.5, 0.1]), 3.0) == pytest.approx(expected)
+    assert linear.objective("odm", X, y, weights, 3.0) == pytest.approx(expected)
+    expected = 0.5 * (0.25 + 0.01) + 3 * (0.4 + 0.1)
+    assert linear.objective("svm", X, y, weights, 3.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("machine", ["odm", "svm"])
+def test_linear_peers_solve_the_same_problem(machine):
+    """All that are installed come to our objective, labels of either order first."""
+    X, y = _common.generated_rows(300, 4)
+    X, y = csr_array(X), y * y[0]
+    for sign in (1, -1):
+        problem = Problem.from_arrays(X, sign * y)
+        ours, _ = linear.run_odmlib(problem, machine, 2.0, tol=1e-9)
+        for name, prepare in linear.peers_of(machine, X, sign * y, 2.0).items():
+            _, weights = prepare()(1e-7)
+            value = linear.objective(machine, X, sign * y, weights, 2.0)
+            accuracy = 0.05 if name == "Snap ML" else 2e-3 if machine == "svm" else 1e-6
+            assert ours.objective * (1 - 1e-9) <= value <= ours.objective * (1 + accuracy), name
 
 
 def test_table_lines_align():

@@ -116,7 +116,7 @@ def test_wrong_options_are_refused():
 
 def against_liblinear(name, C, bias, scaled=True):
     """Our objective may not be above LIBLINEAR's by more than 1e-6, nor our bound above it."""
-    liblinear = pytest.importorskip("liblinear.liblinearutil", reason="liblinear-official is not installed")
+    liblinear = pytest.importorskip("liblinear.liblinearutil", reason="liblinear-multicore is not installed")
     X, y = real_set(name)
     y = np.where(y == y.max(), 1.0, -1.0)
     model = odmlib.train(X, y, machine="svm", kernel="linear", C=C, bias=1 if bias else -1, tol=1e-7)

@@ -24,7 +24,7 @@ def some(m=80, d=4, seed=0):
 @pytest.mark.parametrize("C", [0.01, 1.0, 20.0])
 @pytest.mark.parametrize("epsilon", [0.0, 5.0, 60.0])
 def test_liblinear_s11(C, epsilon):
-    liblinear = pytest.importorskip("liblinear.liblinearutil", reason="liblinear-official is not installed")
+    liblinear = pytest.importorskip("liblinear.liblinearutil", reason="liblinear-multicore is not installed")
     X, t = diabetes()
     theirs = liblinear.train(t, X, f"-s 11 -p {epsilon!r} -c {C!r} -e 1e-12 -B 1 -q")
     model = odmlib.train(X, t, machine="odmr", kernel="linear", C=C, epsilon=epsilon, tol=1e-12)

@@ -84,24 +84,24 @@ def solve_working_set(
     iteration = looks = 0
     unseen = 0.0  # by which the last certificate was wider than the gap that the run had seen
 
-    def measure() -> tuple[float, float, float]:
-        """(primal, gap, gap for the mean as it is)"""
+    def measure() -> tuple[float, float, float, float]:
+        """(primal, gap), and the dual value and the gap for the mean as it is"""
         primal, gap = run.now.measure()
+        fixed = primal - gap, gap
         if margin_mean is None:
-            return primal, gap, gap
+            return primal, gap, *fixed
         margins = run.problem.y * run.now.state.scores
-        return *margin_mean.measure(run.now.state.duals, margins, run.now.half_square()), gap
+        return *margin_mean.measure(run.now.state.duals, margins, run.now.half_square()), *fixed
 
     def certified() -> tuple[float, float]:
         """(primal, gap) that hold for all scores within their errors"""
-        primal, gap, _ = measure()
+        primal, gap, *_ = measure()
         raised, lowered = run.rounding()
         return primal + raised, gap + raised + lowered
 
     while True:
         state, whole = run.now.state, run.now.rows is None
-        primal, gap, fixed_gap = measure()
-        dual = primal - gap
+        primal, gap, dual, fixed_gap = measure()
         if whole:
             best.keep(gap, primal, state)
         if (margin_mean is None or math.isfinite(gap)) and best.diverged(primal, gap):

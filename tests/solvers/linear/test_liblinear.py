@@ -15,7 +15,7 @@ import odmlib
 from tests.real_data import real_set
 from tests.reference_linear import reference
 
-liblinear = pytest.importorskip("liblinear.liblinearutil", reason="liblinear-official is not installed")
+liblinear = pytest.importorskip("liblinear.liblinearutil", reason="liblinear-multicore is not installed")
 
 
 def liblinear_weights(X, y, options, bias):
