@@ -102,7 +102,8 @@ def run_study(
             out.flush()
             results[cell] = numbers
             left = (time.monotonic() - started) / (done + 1) * (len(to_do) - done - 1)
-            shown = ", ".join(f"{key} {value:.4g}" for key, value in list(numbers.items())[:3])
+            known = [f"{key} {value:.4g}" for key, value in numbers.items() if not math.isnan(value)]
+            shown = ", ".join(known[:3]) or "no figure"
             talk(
                 f"{study.name} {done + 1}/{len(to_do)}: {' '.join(map(str, cell))}: {shown}; "
                 f"{_duration(left)} left"
