@@ -182,7 +182,8 @@ class Dataset:
 
     def take(self, rows: Places) -> Dataset:
         """The given rows, in the given order."""
-        return sound_rows(*taken_rows(self.indptr, rows, self.indices, self.values), self.n_features)
+        indptr, indices, values = taken_rows(self.indptr, rows, self.indices, self.values)
+        return sound_rows(indptr, indices, values, self.n_features)
 
     def part(self, first: int, last: int) -> Dataset:
         """The rows first .. last-1; their columns and values are shared."""

@@ -148,10 +148,6 @@ class BlockSteps(BlockMethod):
         if len(block) == self.m:  # the only block: exact for the same time
             fraction = enough = 0.0
         status = self.solve(block, control, fraction, enough)
-        if (
-            status is None
-            and self.size < self.q.most_rows
-            and self.busy_rows > tuning.busy_part * self.size
-        ):
+        if status is None and self.size < self.q.most_rows and self.busy_rows > tuning.busy_part * self.size:
             self.size = min(2 * self.size, self.q.most_rows)
         return status
