@@ -25,14 +25,13 @@ Measured = tuple[float, float, float, int]  # what a state's measure() returns
 
 def of_weights(state: LinearState, measured: Measured, distance: float) -> Certificate:
     """Bounds at the state's weights after a measurement; `distance`: 1/2 |w - sum_i x_i v_i'|^2."""
-    objective, relaxed, gap, misplaced = measured
     raised, widened, length = state.rounding
     squares = (state.weights.size / 8 + 30) * UNIT  # inner() keeps eight sums or more
     raised += squares * state.half_square()
     blurred = 1.01 * UNIT * (state.n_rows + state.n_classes + 20) * length
     away = math.sqrt(2 * distance * (1 + squares)) + blurred
-    wider = gap + widened + 0.5 * away**2 + 2 * raised
-    return Certificate(objective + raised, relaxed + raised, wider, misplaced)
+    wider = measured[2] + widened + 0.5 * away**2 + 2 * raised
+    return _bounds(measured, raised, wider)
 
 
 def of_scores(state: KernelState, measured: Measured, duals: Floats, errors: Floats) -> Certificate:
@@ -40,10 +39,16 @@ def of_scores(state: KernelState, measured: Measured, duals: Floats, errors: Flo
 
     The dual value is linear in the scores, with the factors v_il / 2.
     """
-    objective, relaxed, gap, misplaced = measured
     raised, widened, _ = state.rounding
     sizes = np.abs(duals)
     half = 0.5 * float((sizes * errors).sum())
     half += UNIT * (np.count_nonzero(duals) + 4) * 0.5 * float((sizes * np.abs(state.scores.T)).sum())
     raised += half
-    return Certificate(objective + raised, relaxed + raised, gap + widened + half + 2 * raised, misplaced)
+    return _bounds(measured, raised, measured[2] + widened + half + 2 * raised)
+
+
+def _bounds(measured: Measured, raised: float, gap: float) -> Certificate:
+    objective, relaxed, _, misplaced = measured
+    relaxed += raised
+    # no objective lies below 0
+    return Certificate(float(objective + raised), float(relaxed), float(min(gap, relaxed)), misplaced)
