@@ -14,8 +14,7 @@ from odmlib._core.views cimport data_of
 
 import numpy as np
 
-from odmlib._core.arrays import gathered
-from odmlib._core.vectors import squared_norms
+from odmlib._core.vectors import squared_norms, taken_rows
 
 CHUNK_NONZEROS = 1 << 16         # work that is worth handing to a thread
 MAX_CHUNKS = 16
@@ -192,11 +191,10 @@ cdef class Rows:
     def restricted(self, rows):
         """Some of the rows, in the given order."""
         cdef Rows part = Rows.__new__(Rows)
-        rows = np.asarray(rows, dtype=np.int64)
-        part.indptr, places = gathered(np.asarray(self.indptr), rows)
-        part.indices, part.values = np.asarray(self.indices)[places], np.asarray(self.values)[places]
+        arrays = np.asarray(self.indices), np.asarray(self.values)
+        part.indptr, part.indices, part.values = taken_rows(np.asarray(self.indptr), rows, *arrays)
         part.bias, part.n_rows, part.n_columns = self.bias, len(rows), self.n_columns
-        part.n_nonzeros = len(places)
+        part.n_nonzeros = part.values.shape[0]
         part.kind, part.starts = self.kind, {}
         return part
 

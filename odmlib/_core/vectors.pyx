@@ -1,8 +1,10 @@
-"""Sums over vectors by the calling thread alone.
+"""Sums over vectors, and rows taken out of CSR arrays, by the calling thread alone.
 
-numpy's own go to a BLAS, which wakes one thread per core for more than some 10,000 values: these burn the
+numpy's own sums go to a BLAS, which wakes one thread per core for more than some 10,000 values: these burn the
 time of processors that were not asked for (`threads`), and the sum's last bits follow their number.
 """
+
+from libc.string cimport memcpy
 
 import numpy as np
 
@@ -38,3 +40,36 @@ def squared_norms(const index_t[::1] starts, const double[::1] values, double fi
                 total += values[k] * values[k]
             out[i] = total
     return result
+
+
+def taken_rows(indptr, rows, *arrays):
+    """Some rows of CSR arrays, in the given order: their own offsets, then their part of each array.
+
+    >>> taken_rows(np.array([0, 2, 3, 5]), np.array([2, 0]), np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    (array([0, 2, 4]), array([4., 5., 1., 2.]))
+    """
+    cdef const index_t[::1] starts = indptr, wanted = np.ascontiguousarray(rows, dtype=np.int64)
+    cdef index_t r, i, size, n = wanted.shape[0], n_rows = starts.shape[0] - 1
+    cdef const char[::1] source
+    cdef char[::1] target
+    offsets = np.zeros(n + 1, dtype=np.int64)
+    cdef index_t[::1] own = offsets
+    for r in range(n):
+        i = wanted[r]
+        if not 0 <= i < n_rows:
+            raise IndexError(f"there is no row {i} among {n_rows}")
+        own[r + 1] = own[r] + starts[i + 1] - starts[i]
+    parts = [offsets]
+    for array in arrays:
+        if array.ndim != 1 or len(array) < starts[n_rows]:
+            raise ValueError(f"{starts[n_rows]} values of the rows, but an array of {array.shape}")
+        part = np.empty(own[n], dtype=array.dtype)
+        parts.append(part)
+        if own[n] == 0:
+            continue
+        source, target, size = np.ascontiguousarray(array).view(np.int8), part.view(np.int8), array.itemsize
+        with nogil:
+            for r in range(n):
+                if own[r + 1] > own[r]:
+                    memcpy(&target[own[r] * size], &source[starts[wanted[r]] * size], (own[r + 1] - own[r]) * size)
+    return tuple(parts)

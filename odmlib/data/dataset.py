@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from odmlib._core.arrays import Columns, Floats, Places, gathered
-from odmlib._core.vectors import inner, squared_norms
+from odmlib._core.arrays import Columns, Floats, Places
+from odmlib._core.vectors import inner, squared_norms, taken_rows
 from odmlib.data._border import all_finite, copied_columns
 from odmlib.errors import ParameterError
 from odmlib.values import shown_value
@@ -182,9 +182,8 @@ class Dataset:
 
     def take(self, rows: Places) -> Dataset:
         """The given rows, in the given order."""
-        rows = np.asarray(rows, dtype=np.int64)
-        indptr, places = gathered(self.indptr, rows)
-        return sound_rows(indptr, self.indices[places], self.values[places], self.n_features)
+        indptr, indices, values = taken_rows(self.indptr, rows, self.indices, self.values)
+        return sound_rows(indptr, indices, values, self.n_features)
 
     def part(self, first: int, last: int) -> Dataset:
         """The rows first .. last-1; their columns and values are shared."""

@@ -21,8 +21,7 @@ cdef extern from "panel.h" nogil:
 
 odm_use_pool(parallel_for)
 
-from odmlib._core.arrays import gathered
-from odmlib._core.vectors import squared_norms
+from odmlib._core.vectors import squared_norms, taken_rows
 from odmlib.errors import ParameterError
 
 cdef double MAX_ERROR = 1e-6
@@ -165,12 +164,13 @@ cdef class Kernel:
         if self._precomputed:
             part._matrix = np.ascontiguousarray(np.asarray(self._matrix)[np.ix_(rows, rows)])
             return part
-        part._starts, places = gathered(np.asarray(self._starts), rows)
-        part._columns = np.asarray(self._columns)[places]
-        part._doubles = np.asarray(self._doubles)[places]
+        starts, columns, doubles = np.asarray(self._starts), np.asarray(self._columns), np.asarray(self._doubles)
         part._norms = np.asarray(self._norms)[rows]
-        if not self.precise:
-            part._singles = np.asarray(self._singles)[places]
+        if self.precise:
+            part._starts, part._columns, part._doubles = taken_rows(starts, rows, columns, doubles)
+        else:
+            singles = np.asarray(self._singles)
+            part._starts, part._columns, part._doubles, part._singles = taken_rows(starts, rows, columns, doubles, singles)
             part._single_norms = np.asarray(self._single_norms)[rows]
         return part
 

@@ -3,7 +3,9 @@
 Totals are taken per chunk of fixed size and then in order: the same for any number of threads.
 """
 
+from libc.math cimport fabs, fmax
 from libc.string cimport memset
+from libcpp.vector cimport vector
 
 from odmlib._core.parallel cimport odm_task, parallel_for
 from odmlib._core.rows cimport Rows
@@ -42,13 +44,17 @@ cdef Job new_job(MarginLoss loss, const double[::1] margins, const double[::1] c
 
 cdef tuple chunk_totals(Job *job, odm_task task, int threads):
     cdef index_t n_chunks = (job.n_rows + CHUNK_ROWS - 1) // CHUNK_ROWS
-    totals = np.zeros((n_chunks, 2))
-    cdef double[:, ::1] view = totals
-    if n_chunks:
-        job.totals = &view[0, 0]
+    cdef index_t chunk
+    cdef double first = 0, second = 0
+    cdef vector[double] totals
     with nogil:
+        totals.resize(2 * n_chunks)
+        job.totals = totals.data()
         parallel_for(n_chunks, threads, task, job)
-    return tuple(totals.sum(axis=0).tolist())
+        for chunk in range(n_chunks):
+            first += totals[2 * chunk]
+            second += totals[2 * chunk + 1]
+    return first, second
 
 
 def slopes_and_curvatures(MarginLoss loss, const double[::1] margins, const double[::1] costs, int threads=1):
@@ -70,6 +76,21 @@ def values(MarginLoss loss, const double[::1] margins, const double[::1] costs):
     with nogil:
         for i in range(job.n_rows):
             out[i] = loss.value(job.margins[i], job.costs[i])
+    return result
+
+
+def steepest_slopes(MarginLoss loss, const double[::1] margins, const double[::1] errors, const double[::1] costs):
+    """The largest slope of each row's loss, without its sign, where its margin may be: the loss is convex."""
+    cdef Job job = new_job(loss, margins, costs)
+    if errors.shape[0] != margins.shape[0]:
+        raise ValueError("steepest_slopes: margins and errors of different lengths")
+    result = np.empty(job.n_rows)
+    cdef double[::1] out = result
+    cdef index_t i
+    with nogil:
+        for i in range(job.n_rows):
+            out[i] = fmax(fabs(loss.slope(margins[i] + errors[i], costs[i])),
+                          fabs(loss.slope(margins[i] - errors[i], costs[i])))
     return result
 
 

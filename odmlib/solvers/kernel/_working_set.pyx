@@ -24,6 +24,7 @@ Scores f_i = y_i (z_i + t_i) of all rows are kept in float64; QRows (q_rows.pyx)
 """
 
 from libc.math cimport INFINITY, fabs, fmax, fmin, isfinite, log, sqrt
+from libcpp.vector cimport vector
 
 import numpy as np
 
@@ -77,6 +78,7 @@ cdef class WorkingSet(BlockState):
     cdef bint solving                       # by the active-set method: the sweeps are over
     cdef int steps_here, sweeps_here
     cdef index_t n_free
+    cdef vector[double] totals              # of measure()
 
     def __cinit__(self, QRows q, MarginLoss loss, y, costs, seed, int first_sweeps, int max_sweeps, targets=None):
         """The rate of the sweeps is judged after `first_sweeps`; a block gets at most `max_sweeps`."""
@@ -96,14 +98,17 @@ cdef class WorkingSet(BlockState):
     def measure(self):
         """(primal, gap) on all rows; fills `gains`, a bound on what a step in each row alone would win."""
         cdef index_t n_chunks = (self.n_rows + MEASURED_ROWS - 1) // MEASURED_ROWS
-        totals = np.zeros((n_chunks, 2))
-        cdef double[:, ::1] view = totals
+        cdef index_t chunk
+        cdef double primal = 0, gap = 0
         cdef MeasureJob job = MeasureJob(<void *>self, NULL)
-        if n_chunks:
-            job.totals = &view[0, 0]
-            with nogil:
-                parallel_for(n_chunks, self.q.threads, measure_chunk, &job)
-        return tuple(totals.sum(axis=0).tolist())
+        with nogil:
+            self.totals.resize(2 * n_chunks)
+            job.totals = self.totals.data()
+            parallel_for(n_chunks, self.q.threads, measure_chunk, &job)
+            for chunk in range(n_chunks):
+                primal += self.totals[2 * chunk]
+                gap += self.totals[2 * chunk + 1]
+        return primal, gap
 
     cdef void _measure(self, index_t begin, index_t end, double *totals) noexcept nogil:
         cdef index_t i

@@ -12,6 +12,7 @@ import numpy as np
 
 from odmlib._core.arrays import Floats, Places
 from odmlib.solvers.control import Control
+from odmlib.solvers.kernel._choice import BlockChoice
 from odmlib.solvers.kernel._working_set import WorkingSet
 from odmlib.solvers.kernel.q_rows import BlockState, QRows
 from odmlib.solvers.problem import MarginProblem
@@ -40,8 +41,8 @@ class BlockMethod:
     def __init__(self, state: BlockState, kept: float, size: int):
         self.state, self.q, self.m, self.kept = state, state.q, state.q.n_rows, kept
         self.size = min(size, self.q.most_rows)  # of the next block
-        self.last = np.empty(0, dtype=np.int64)  # the last block, rows to keep first
-        self.is_last = np.zeros(self.m, dtype=bool)  # the same, by row
+        self.choice = BlockChoice(self.m)
+        self.busy_rows = 0  # of the last block: those with a dual
 
     def add(self, duals: Floats, control: Control) -> str | None:
         """Add to the duals of all rows, some at a time; a status when the time was over before the end."""
@@ -55,14 +56,7 @@ class BlockMethod:
 
     def choose(self, gains: Floats, must: Places | None = None) -> Places:
         """The next block, ascending, with all rows of `must` (at most `size`); changes the gains."""
-        kept = self.last[: int(self.kept * self.size)]
-        if must is not None:
-            gains[must] = math.inf
-            kept = np.setdiff1d(kept, must, assume_unique=True)[: self.size - len(must)]
-        gains[kept] = -1.0
-        n_new = self.size - len(kept)
-        best = np.argpartition(gains, -n_new)[-n_new:]
-        return np.sort(np.concatenate([kept, best[gains[best] > 0]]))
+        return self.choice.choose(gains, self.size, self.kept, must)
 
     def solve(self, block: Places, control: Control, *how: Any) -> str | None:
         """Solve one block; `how`: what else the state's begin() wants. A status when the time was over."""
@@ -79,12 +73,7 @@ class BlockMethod:
                     break
                 return status
         self.state.commit()
-        # rows with a part in the solution, the latest ones first, stay longest
-        known = self.is_last[block]
-        order = np.concatenate([block[~known], np.sort(block[known])])
-        self.is_last[self.last] = False
-        self.last = order[np.argsort(self.state.duals[order] == 0, kind="stable")]
-        self.is_last[self.last] = True
+        self.busy_rows = self.choice.note(block, self.state.duals)
         return control.out_of_time() if self.keeps_unfinished else None
 
 
@@ -159,10 +148,6 @@ class BlockSteps(BlockMethod):
         if len(block) == self.m:  # the only block: exact for the same time
             fraction = enough = 0.0
         status = self.solve(block, control, fraction, enough)
-        if (
-            status is None
-            and self.size < self.q.most_rows
-            and np.count_nonzero(state.duals[block]) > tuning.busy_part * self.size
-        ):
+        if status is None and self.size < self.q.most_rows and self.busy_rows > tuning.busy_part * self.size:
             self.size = min(2 * self.size, self.q.most_rows)
         return status

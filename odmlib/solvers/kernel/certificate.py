@@ -15,6 +15,7 @@ from odmlib._core.arrays import Floats
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.expansion import symmetric_terms, training_scores
 from odmlib.kernels.kernel import Kernel
+from odmlib.losses.sums import steepest_slopes
 from odmlib.solvers.control import Control
 from odmlib.solvers.kernel.precision import EXACT_ROWS, UNIT32, UNIT64, score_errors, sizes
 from odmlib.solvers.kernel.q_rows import BlockState
@@ -89,7 +90,7 @@ def exact_scores(
     kernel, coefficients = problem.kernel, problem.y * duals
     if kernel.n_rows <= EXACT_ROWS:
         return fresh_scores(kernel, coefficients, control, threads, cache)
-    counts = (duals != 0) | (_steepest(problem, *rough, threads) > 0)
+    counts = (duals != 0) | (_steepest(problem, rough) > 0)
     found = training_scores(kernel, coefficients, np.flatnonzero(counts), threads, control.out_of_time)
     if found is None:
         return None
@@ -123,17 +124,16 @@ def fresh_scores(
     return Scores(values, errors + UNIT64 * np.abs(values))
 
 
-def rounding(problem: KernelProblem, duals: Floats, scores: Scores, threads: int) -> tuple[float, float]:
+def rounding(problem: KernelProblem, duals: Floats, scores: Scores) -> tuple[float, float]:
     """By how much the errors of the scores may raise the objective, and lower the dual value."""
     half = 0.5 * np.abs(duals)
-    raised = scores.errors * (half + _steepest(problem, *scores, threads))
+    raised = scores.errors * (half + _steepest(problem, scores))
     # the sums over the rows are rounded, too
     added = UNIT64 * len(duals) * float((half * np.abs(scores.values)).sum())
     return float(raised.sum()) + added, float((half * scores.errors).sum()) + added
 
 
-def _steepest(problem: KernelProblem, scores: Floats, errors: Floats, threads: int) -> Floats:
-    """The largest slope of each row's loss within the error; the loss is convex."""
-    margins = problem.margins_of(scores)
-    ends = (problem.slopes_and_curvatures(margins + sign * errors, threads)[1] for sign in (1, -1))
-    return np.maximum(*(np.abs(slopes) for slopes in ends))
+def _steepest(problem: KernelProblem, scores: Scores) -> Floats:
+    """The largest slope of each row's loss within the error."""
+    margins = problem.margins_of(scores.values)
+    return steepest_slopes(problem.loss, margins, scores.errors, problem.costs)

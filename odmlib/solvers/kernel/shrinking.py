@@ -19,7 +19,7 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.cache import RowCache, bytes_for_two
 from odmlib.solvers.control import STOPPED, TIME_LIMIT, Control, Resources, steps_to_come
 from odmlib.solvers.kernel.block_steps import BlockSteps, WorkingSetTuning, parts
-from odmlib.solvers.kernel.certificate import Base, Drift, exact_scores, known_scores, rounding
+from odmlib.solvers.kernel.certificate import Base, Drift, Scores, exact_scores, known_scores, rounding
 from odmlib.solvers.kernel.precision import cache_for, margins_need_float64
 from odmlib.solvers.kernel.q_rows import KernelRows, add_block
 from odmlib.solvers.problem import KernelProblem, conjugates
@@ -73,7 +73,9 @@ class RowsAtWork(BlockSteps):
         return primal, gap
 
     def note(self, gap: float) -> None:
-        """Record what measure() said, before the gains are changed."""
+        """Record what measure() said, before the gains are changed; only shrinking asks for it."""
+        if self.cache.capacity >= self.m:
+            return
         self.gaps.append(gap)
         resting = (self.state.gains == 0) & (self.state.duals == 0 if self.smooth else True)
         self.quiet += 1
@@ -194,7 +196,7 @@ class ShrinkingProblem:
         """Certify the scores as the run has them: no work, and exact enough where duals are small."""
         state = self.now.state
         drift = self.drift.plus(state)
-        self.known = known_scores(self.problem, state.duals, state.scores, self.float64, self.base, drift)
+        self._take(known_scores(self.problem, state.duals, state.scores, self.float64, self.base, drift))
 
     def certify(self, status: str, control: Control) -> bool:
         """Compute the scores anew in float64, if there is time; whether that was done."""
@@ -205,14 +207,19 @@ class ShrinkingProblem:
         exact = exact_scores(self.problem, state.duals, self.known, control, threads, cache)
         if exact is None:
             return False
-        self.known, self.base = exact, Base(exact.errors, np.abs(state.duals))
+        self._take(exact)
+        self.base = Base(exact.errors, np.abs(state.duals))
         self.drift = Drift(-state.additions, -state.travel)  # counted from here
         state.resume(state.duals, exact.values)
         return True
 
+    def _take(self, known: Scores) -> None:
+        self.known = known
+        self.known_rounding = rounding(self.problem, self.now.state.duals, known)
+
     def rounding(self) -> tuple[float, float]:
         """By how much rounding of the certified scores may raise the objective, and lower the dual value."""
-        return rounding(self.problem, self.now.state.duals, self.known, self.resources.threads)
+        return self.known_rounding
 
     def use_float64(self) -> bool:
         """Go on from here with rows of float64; false where they are in use or the memory is too small."""

@@ -44,6 +44,7 @@ cdef extern from "mcodm.h" nogil:
         int frozen
         double *w
         const double *class_scores
+        const double *errors
         odm_entries zeta
         double *beta
         double *references
@@ -59,6 +60,7 @@ cdef extern from "mcodm.h" nogil:
     ctypedef struct odm_mcodm_sums:
         double objective, relaxed, gap, conjugate
         index_t misplaced
+        double raised, widened, length
 
     ctypedef struct odm_mcodm_best:
         int32_t label
@@ -126,6 +128,7 @@ cdef double MEASURE_WORK = 5e8      # multiplications between two looks for sign
 cdef index_t BLOCK = 16             # neighbouring rows that are visited one after another, in random order
 cdef index_t LOOK_AHEAD = 6         # visits, for fetching rows from memory early
 cdef double START_CURVATURE = 0.05  # in units of h: classes about that close share the multipliers of a known score
+cdef double UNIT = 2.0 ** -53
 cdef double TINY = 1e-300           # curvatures below are those of empty rows
 cdef int MAX_SWEEPS = 30            # over one block
 cdef double ENOUGH = 0.05           # of the block's largest violation: sweeps end there
@@ -176,6 +179,7 @@ cdef class McodmState:
     cdef readonly object labels, h, curvatures
     cdef readonly double nu
     cdef readonly bint frozen
+    cdef readonly object rounding       # see measure()
     cdef index_t[::1] entry_starts
     cdef object entry_counts, entry_rooms
     cdef object scratch         # arrays that only the struct points to
@@ -281,6 +285,17 @@ cdef class McodmState:
                 stored = stored and odm_store_row(self.s.zeta, rows[r], &zeta[r, 0], self.n_classes)
         return require(stored)
 
+    def point(self):
+        """The multipliers and q (or M), to come back to with `return_to`."""
+        zeta, beta, _ = self.multipliers()
+        return zeta, beta, self.others.copy(), self.references.copy()
+
+    def return_to(self, point):
+        """Take over what `point` has returned; weights and scores stay."""
+        zeta, beta, self.others[:], self.references[:] = point
+        self.wanted[:] = self.others
+        self.set_multipliers(zeta, beta)
+
     def clear(self):
         """No multipliers; weights and scores stay."""
         self.beta[:] = 0
@@ -327,14 +342,15 @@ cdef class McodmState:
         self.others[~waiting] = self.wanted[~waiting]
         return np.flatnonzero(waiting)
 
-    def measure(self, int threads=1, double[:, ::1] kept=None):
+    def measure(self, int threads=1, double[:, ::1] kept=None, const double[::1] errors=None):
         """(J, relaxed primal, gap, misplaced) on all rows; fills `margins`, `best_wrong`, `best_scores` and `gaps`.
 
         `misplaced` counts the rows with loss above the band whose q_i is not the best wrong class.
-        `kept` (rows x padded) takes the scores of all rows.
+        `kept` (rows x padded) takes the scores of all rows. `errors`: by how much each row's scores may be off;
+        then `rounding` holds (what rounding may add to the losses, and to the gap; the sum of |x_i| |v_i|).
         """
         cdef index_t n_chunks = (self.n_rows + MEASURED_ROWS - 1) // MEASURED_ROWS, together
-        sums, scratch = np.zeros((n_chunks, 4)), aligned_zeros(n_chunks * SCORED_ROWS * self.padded)
+        sums, scratch = np.zeros((n_chunks, 7)), aligned_zeros(n_chunks * SCORED_ROWS * self.padded)
         cdef MeasureJob job = MeasureJob(
             &self.s, data_of(scratch), data_of(sums.reshape(-1)), integers_of(self.best_wrong), data_of(self.best_scores),
             data_of(self.margins), data_of(self.gaps), NULL, 0)
@@ -342,12 +358,27 @@ cdef class McodmState:
             require_shape(kept, self.n_rows, self.padded)
             job.kept = data_of(np.asarray(kept).reshape(-1))
         together = max(threads, int(MEASURE_WORK / (self.values_per_row * self.padded * MEASURED_ROWS)))
-        while job.first < n_chunks:
-            with nogil:
-                parallel_for(min(together, n_chunks - job.first), threads, measure_chunk, &job)
-            PyErr_CheckSignals()
-            job.first += together
+        if errors is not None:
+            require_length(errors, self.n_rows)
+        if errors is not None:
+            self.s.errors = data_of(errors)
+        try:
+            while job.first < n_chunks:
+                with nogil:
+                    parallel_for(min(together, n_chunks - job.first), threads, measure_chunk, &job)
+                PyErr_CheckSignals()
+                job.first += together
+        finally:
+            self.s.errors = NULL
         half, total = self.half_square(), sums.sum(axis=0)
+        if errors is not None:
+            # the sums over the rows are rounded, too: of a chunk, then of all chunks
+            added = (MEASURED_ROWS + n_chunks + 4) * UNIT
+            raised, widened = float(total[4]), float(total[5])
+            losses = max(float(total[0]), float(total[1]))
+            self.rounding = (
+                raised + added * (losses + half), widened + added * (abs(float(total[2])) + 2 * widened), float(total[6])
+            )
         return half + float(total[0]), half + float(total[1]), float(total[2]), int(total[3])
 
 
@@ -369,7 +400,7 @@ cdef void measure_chunk(void *context, index_t number) noexcept nogil:
     cdef index_t chunk = job.first + number, i, r, n, padded = s.padded
     cdef index_t begin = chunk * MEASURED_ROWS, end = min(begin + MEASURED_ROWS, s.n_rows)
     cdef double *scores = job.scratch + chunk * SCORED_ROWS * padded
-    cdef odm_mcodm_sums sums = odm_mcodm_sums(0, 0, 0, 0, 0)
+    cdef odm_mcodm_sums sums = odm_mcodm_sums(0, 0, 0, 0, 0, 0, 0, 0)
     cdef odm_mcodm_best best
     while begin < end:
         n = min(SCORED_ROWS, end - begin)
@@ -384,10 +415,9 @@ cdef void measure_chunk(void *context, index_t number) noexcept nogil:
                                         s.beta[i], &sums, &best)
             job.best[i], job.best_scores[i], job.margins[i] = best.label, best.score, best.margin
         begin += n
-    job.sums[4 * chunk] = sums.objective
-    job.sums[4 * chunk + 1] = sums.relaxed
-    job.sums[4 * chunk + 2] = sums.gap
-    job.sums[4 * chunk + 3] = <double>sums.misplaced
+    cdef double *out = job.sums + 7 * chunk
+    out[0], out[1], out[2], out[3] = sums.objective, sums.relaxed, sums.gap, <double>sums.misplaced
+    out[4], out[5], out[6] = sums.raised, sums.widened, sums.length
 
 
 cdef bint moves(const odm_mcodm &s, index_t i) noexcept nogil:
@@ -435,6 +465,14 @@ cdef class LinearState(McodmState):
     def half_square(self):
         """1/2 |w|^2"""
         return 0.5 * inner(self.weights, self.weights)
+
+    def score_errors(self, bint fine=False):
+        """Bounds on the rounding of the scores of each row, of all classes: fine ones take a pass over the rows."""
+        sizes = math.sqrt(2 * self.half_square()) * np.sqrt(self.curvatures)
+        if fine:
+            largest = np.abs(self.weights).max(axis=1, initial=0.0)
+            sizes = np.minimum(sizes, self.rows.absolute_product(np.ascontiguousarray(largest)))
+        return 1.01 * UNIT * (self.rows.row_lengths() + 3) * sizes
 
     def fill_rows(self):
         """Keep a second copy of the rows with all columns; many passes pay for it where rows have most of them."""
@@ -707,7 +745,7 @@ cdef class KernelState(McodmState):
         cdef index_t n = self.rows.shape[0], r, l
         cdef int32_t n_entries
         cdef vector[odm_entry] entries = vector[odm_entry](self.n_classes)
-        cdef odm_mcodm_sums sums = odm_mcodm_sums(0, 0, 0, 0, 0)
+        cdef odm_mcodm_sums sums = odm_mcodm_sums(0, 0, 0, 0, 0, 0, 0, 0)
         cdef odm_mcodm_best best
         require_shape(scores, n, self.padded)
         require_shape(zeta, n, self.padded)

@@ -9,17 +9,15 @@ after every iteration without any kernel work. 1/2 sum |w_l|^2 = 1/2 sum v_il f_
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.arrays import Floats, Places
 from odmlib.kernels.kernel import Kernel
-from odmlib.losses.loss import BandLoss
-from odmlib.losses.sums import slopes_and_curvatures
 from odmlib.solvers.control import (
     CONVERGED,
     STALLED,
@@ -37,6 +35,7 @@ from odmlib.solvers.kernel.precision import EXACT_ROWS, cache_for, margins_need_
 from odmlib.solvers.multiclass._mcodm import KernelState
 from odmlib.solvers.multiclass.block import TUNING as BLOCK
 from odmlib.solvers.multiclass.block import BlockNewton, BlockTuning
+from odmlib.solvers.multiclass.certificate import of_scores
 from odmlib.solvers.multiclass.problem import OUTER, Certificate, McodmProblem, OuterLoop, OuterTuning
 
 
@@ -84,6 +83,23 @@ def solve_mcodm_kernel(
     return result
 
 
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A point of a run to come back to, and what was found there."""
+
+    found: Certificate
+    multipliers: Any
+    scores: Floats
+
+    @classmethod
+    def of(cls, state: KernelState, found: Certificate) -> _Point:
+        return cls(found, state.point(), state.scores.copy())
+
+    def restore(self, state: KernelState) -> None:
+        state.return_to(self.multipliers)
+        state.scores[:] = self.scores
+
+
 class _Run:
     """One call of solve_mcodm_kernel."""
 
@@ -125,14 +141,13 @@ class _Run:
         elif problem.nu > 0 and not problem.frozen and problem.n_classes > 2:
             status = self.first_pass()
         now = Certificate(math.inf, math.inf, math.inf, 0)
-        best: tuple[Certificate, Floats, Floats] | None = None  # of lowest J when q was taken anew
+        best: _Point | None = None  # of lowest J when q was taken anew
         stall = StallDetector(
             (tuning.stall_passes * state.n_rows + 1000) / state.block_rows, tuning.stall_progress
         )
         gaps: list[float] = []  # on the present q, block after block
         exact = state.n_rows <= EXACT_ROWS and not self.outer.frozen
-        converged: tuple[Certificate, Floats, Floats] | None = None  # where it did, in a run that goes on
-        errors: Floats | None = None  # of the scores
+        converged: _Point | None = None  # where it did, in a run that goes on
         while True:
             before, now = now, Certificate(*state.measure(self.threads))
             if newton.needed and now.gap > tuning.little * before.gap:  # the other rows undo most of it
@@ -140,7 +155,7 @@ class _Run:
             verdict, ends = self.outer.step(now, self.iteration, self.limit)
             status = ends or status
             if exact and converged is None and status == CONVERGED and now.gap > 0:
-                status, converged = None, (now, state.duals(), state.margins.copy())
+                status, converged = None, _Point.of(state, now)
                 self.outer.refine(tuning.exact_tolerance)
                 newton.needed = self.refining = True
                 # only the gap counts: no bound is twice the last one
@@ -150,8 +165,8 @@ class _Run:
             if status is not None:
                 break
             if verdict == "reassign":
-                if best is None or now.objective < best[0].objective:
-                    best = (now, state.duals(), state.margins.copy())
+                if best is None or now.objective < best.found.objective:
+                    best = _Point.of(state, now)
                 status = self.reassign(now)
                 stall.restart(self.iteration)  # another problem, another dual
                 gaps = []
@@ -162,21 +177,15 @@ class _Run:
             newton.needed = newton.needed or self.too_slow(gaps, now)
             self.solve_block(now)
             self.iteration += 1
-        duals, margins = state.duals(), state.margins
         if converged is not None:  # whatever has ended the rest of the run
             status, best = CONVERGED, converged if now.relative > self.control.tol else None
-        elif status == CONVERGED or (best is not None and best[0].objective >= now.objective):
+        elif status == CONVERGED or (best is not None and best.found.objective >= now.objective):
             best = None
         if best is not None:
-            now, duals, margins = best
-        elif status not in (TIME_LIMIT, STOPPED):
-            fresh = fresh_scores(self.kernel, duals, self.control, self.threads)
-            if fresh is not None:
-                state.scores[:] = fresh.values.T
-                now, errors = Certificate(*state.measure(self.threads)), fresh.errors
-        if errors is None:
-            errors = score_errors(self.kernel, duals, self.cache.wide)
-        now = self.widened(now, duals, margins, errors)
+            best.restore(state)
+        duals = state.duals()
+        now = self.certified(duals, status)
+        margins = state.margins
         if status == CONVERGED and now.relative > self.control.tol:
             if not self.cache.wide:
                 return None
@@ -195,20 +204,17 @@ class _Run:
         found = {"duals": np.ascontiguousarray(duals), "margins": margins}
         return self.outer.result(status, now, self.iteration, "working-set", details, **found)
 
-    def widened(self, now: Certificate, duals: Floats, margins: Floats, errors: Floats) -> Certificate:
-        """The certificate with what errors of the scores may add, as solvers/kernel/certificate.py has it."""
-        problem = self.problem
-        largest = 2 * errors.max(axis=1, initial=0.0)  # a margin is the difference of two scores
-        loss = BandLoss(problem.theta, problem.nu)
-        ends = [slopes_and_curvatures(loss, margins + sign * largest, problem.costs)[1] for sign in (1, -1)]
-        half = 0.5 * float((np.abs(duals) * errors).sum())
-        raised = half + float((np.maximum(*np.abs(ends)) * largest).sum())
-        return dataclasses.replace(
-            now,
-            objective=now.objective + raised,
-            relaxed=now.relaxed + raised,
-            gap=now.gap + raised + half,
-        )
+    def certified(self, duals: Floats, status: str) -> Certificate:
+        """Bounds that hold with all rounding; of scores computed anew in float64, if there is time."""
+        state, fresh = self.state, None
+        if status not in (TIME_LIMIT, STOPPED):
+            fresh = fresh_scores(self.kernel, duals, self.control, self.threads)
+        if fresh is None:
+            errors = score_errors(self.kernel, duals, self.cache.wide)
+        else:
+            errors, state.scores[:] = fresh.errors, fresh.values.T
+        measured = state.measure(self.threads, None, np.ascontiguousarray(errors.max(axis=1, initial=0.0)))
+        return of_scores(state, measured, duals, errors)
 
     def begin(self, scores: Floats) -> str | None:
         """Multipliers that belong to known scores. A status when the time is over: then there are none."""

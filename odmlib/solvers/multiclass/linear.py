@@ -15,8 +15,18 @@ import numpy as np
 
 from odmlib._core.arrays import Floats
 from odmlib._core.rows import Rows
-from odmlib.solvers.control import CONVERGED, Control, Resources, SolverResult, WarmStart, steps_to_come
+from odmlib._core.vectors import inner
+from odmlib.solvers.control import (
+    CONVERGED,
+    STALLED,
+    Control,
+    Resources,
+    SolverResult,
+    WarmStart,
+    steps_to_come,
+)
 from odmlib.solvers.multiclass._mcodm import LinearState
+from odmlib.solvers.multiclass.certificate import COARSE_PART, SMALL_PART, of_weights
 from odmlib.solvers.multiclass.hand_over import TUNING as HAND_OVER
 from odmlib.solvers.multiclass.hand_over import HandOver, HandOverTuning
 from odmlib.solvers.multiclass.newton import TUNING as PROXIMAL
@@ -110,8 +120,13 @@ class _Run:
         self.hand_over = HandOver(self.state, self.rows, self.listed, tuning.hand_over, tuning.proximal)
         self.newton: ProximalNewton | None = None
         self.iterations = self.epochs = 0
-        self.now = Certificate(math.inf, math.inf, math.inf, 0)
-        self.best: tuple[Certificate, Floats, Floats] | None = None  # of lowest J: weights and margins too
+        self.now = Certificate(math.inf, math.inf, math.inf, 0)  # what decides
+        self.end: Certificate | None = (
+            None  # the same with bounds that hold, where w is close to sum_i x_i v_i'
+        )
+        self.fine = False  # whether coarse bounds of rounding are too wide for the tolerance
+        # of lowest J: J, bounds, weights and margins
+        self.best: tuple[float, Certificate | None, Floats, Floats] | None = None
 
     def solve(self, start: Floats | None, solver: str) -> SolverResult:
         state, hand_over = self.state, self.hand_over
@@ -138,9 +153,18 @@ class _Run:
 
     def result(self, status: str) -> SolverResult:
         state, newton = self.state, self.newton
-        end, weights, margins = self.now, state.weights, state.margins
+        if self.end is None:
+            state.rebuild()
+            self.measure(0.0)
+        end, weights, margins = self.end, state.weights, state.margins
         if status != CONVERGED and self.best is not None:
-            end, weights, margins = self.best
+            _, end, weights, margins = self.best
+            if end is None:  # the multipliers were others then: those at hand say how good it is
+                self.measure_at(weights)
+                end, margins = self.end, state.margins
+        assert end is not None
+        if status == CONVERGED and end.relative > self.control.tol:
+            status = STALLED
         details = {
             "epochs": self.epochs,
             "row_visits": state.visits,
@@ -158,11 +182,15 @@ class _Run:
         state = self.state
         state.weights[:, : state.n_classes] = start
         state.begin()
-        given = state.weights.copy()
+        self.measure_at(state.weights.copy())
+
+    def measure_at(self, weights: Floats) -> None:
+        """Measure at weights that are not made of the multipliers."""
+        state = self.state
         state.rebuild()
-        distance = 0.5 * float(np.square(given - state.weights).sum())
-        state.weights[:] = given
-        self.measure(distance)
+        away = weights - state.weights
+        state.weights[:] = weights
+        self.measure(0.5 * inner(away, away))
 
     def useful_multipliers(self) -> bool:
         """Whether the multipliers that a start suggests are better for ascent than none; if not, they go."""
@@ -174,12 +202,24 @@ class _Run:
         self.state.rebuild()
         return False
 
-    def measure(self, distance: float = 0.0, scores: Floats | None = None) -> None:
-        """`distance`: 1/2 |w - sum_i x_i v_i'|^2 where w is not made of the multipliers."""
-        objective, relaxed, gap, misplaced = self.state.measure(self.threads, scores)
-        self.now = Certificate(objective, relaxed, max(0.0, gap + distance), misplaced)
-        if self.best is None or objective < self.best[0].objective:
-            self.best = (self.now, self.state.weights.copy(), self.state.margins.copy())
+    def measure(self, distance: float | None = None, scores: Floats | None = None) -> None:
+        """`distance`: 1/2 |w - sum_i x_i v_i'|^2; None: not known, but small, after many steps of ascent."""
+        state = self.state
+        while True:
+            measured = state.measure(self.threads, scores, state.score_errors(self.fine))
+            objective, relaxed, gap, misplaced = measured
+            end, target = of_weights(state, measured, distance or 0.0), self.control.target(relaxed)
+            gap = max(0.0, gap + (distance or 0.0))
+            if self.fine or not gap <= target or end.gap - gap <= COARSE_PART * target:
+                break
+            self.fine = True
+        rounding = end.gap - gap
+        if rounding <= SMALL_PART * target:  # more could never be made up for
+            gap += rounding
+        self.now = Certificate(objective, relaxed, gap, misplaced)
+        self.end = None if distance is None else end
+        if self.best is None or objective < self.best[0]:
+            self.best = (objective, self.end, state.weights.copy(), state.margins.copy())
 
     def ascend(self, fresh: bool) -> str | None:
         """Coordinate ascent; None when Newton's method should take over."""
@@ -217,7 +257,7 @@ class _Run:
             if exact or self.now.relative <= control.tol:
                 state.rebuild()  # claim nothing on weights that were updated step by step
                 rebuilt = visits
-                self.measure()
+                self.measure(0.0)
             if self.epochs == warm_up:
                 verdict = "reassign"
                 status = control.step(self.epochs, self.now.objective, math.inf, tuning.max_epochs)

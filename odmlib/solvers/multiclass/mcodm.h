@@ -7,6 +7,7 @@
 #ifndef ODMLIB_MCODM_H
 #define ODMLIB_MCODM_H
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -41,6 +42,7 @@ struct odm_mcodm {
     // state
     double *w;                      // linear machines: scores come from weights
     const double *class_scores;     // kernel machines: the scores themselves, class after class; NULL: see w
+    const double *errors;           // by how much each row's scores may be off; NULL: no rounding is summed up
     odm_entries zeta;
     double *beta, *references;      // references: M_i
     int32_t *others, *wanted;       // q_i, and the q_i that the row takes at its next visit
@@ -55,6 +57,15 @@ struct odm_mcodm {
 struct odm_mcodm_sums {
     double objective, relaxed, gap, conjugate;  // losses, gap and conjugates, without 1/2 |w|^2
     int64_t misplaced;
+    double raised, widened;  // by how much rounding may change the losses, and the gap
+    double length;           // of sum_i |x_i| |v_i|
+};
+
+struct odm_mcodm_terms {  // of one row, as they were computed: what rounding is in proportion to
+    double own, other, active;       // the largest |score| of its class, of q and the best wrong one, of active ones
+    double cost, below, above;       // of the loss, and by how much either side is left
+    double total, linear, squares;   // sum of zeta; sums of |terms| of the gap
+    int32_t n_entries;
 };
 
 struct odm_mcodm_best {  // wrong class of a row
@@ -67,6 +78,8 @@ static const int64_t ODM_LISTED = 16;
 static const int64_t ODM_GATHERED = 8;         // classes whose scores are summed up side by side
 static const int64_t ODM_MOST_IN_SUBSET = 64;  // a multiple of that
 static const uint8_t ODM_LEAST_TRUST = 2, ODM_MOST_TRUST = 32;
+static const double ODM_UNIT = 0x1p-53;
+static const double ODM_EMPTY = 1e-134;        // a row that counts as empty is shorter than this times ODM_UNIT
 static const double ODM_TIE = 1e-10;  // scores that differ by rounding are equal
 
 // Room for n entries of row i; false: no memory.
@@ -160,6 +173,27 @@ struct odm_class_subset {
 static inline odm_class_subset odm_all_classes(const odm_mcodm &s, int64_t i) noexcept
 {
     return {s.n_classes, s.padded, s.labels[i], s.others[i], s.wanted[i], nullptr, nullptr};
+}
+
+// What rounding may do to one row's loss and gap (docs/internals/mathematics.md, "Rounding").
+static inline void odm_add_rounding(const odm_mcodm &s, int64_t i, const odm_mcodm_terms &t, double beta,
+                                    odm_mcodm_sums *sums) noexcept
+{
+    // of a sum of products, and of kernel machines alone: their gap is linear in the scores, see kernel.py
+    const double scores = s.errors[i], in_gap = s.class_scores ? 0 : scores;
+    const double sizes = 4 * ODM_UNIT * (t.own + t.other + 1 + s.theta), off = 2 * scores + sizes;
+    const double slope = 2 * t.cost * ((t.below + off) + s.nu * (t.above + off));
+    const double losses = t.cost * (t.below * t.below + s.nu * t.above * t.above);
+    sums->raised += slope * off + 8 * ODM_UNIT * losses;
+    if (!(s.curvatures[i] > 0)) {
+        sums->length += ODM_EMPTY * 4 * t.cost * (t.below + off);
+        return;
+    }
+    const double away = 2 * in_gap + sizes, active = 2 * in_gap + 4 * ODM_UNIT * (t.own + t.active + 1 + s.theta);
+    const double bent = 2 * t.cost * ((t.below + away) + s.nu * (t.above + away));
+    sums->widened += (bent + beta) * away + t.total * active
+                     + (2 * t.n_entries + 10) * ODM_UNIT * (t.squares + t.linear + losses);
+    sums->length += 2 * std::sqrt(s.curvatures[i]) * (t.total + beta);
 }
 
 #define ODM_LOOPS "mcodm_loops.h"

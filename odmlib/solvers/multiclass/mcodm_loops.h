@@ -354,18 +354,33 @@ LOOP double ODM_NAME(mcodm_measure)(const odm_mcodm &s, int64_t i, double *f, co
     sums->objective += cost * (xi * xi + s.nu * true_eps * true_eps);
     sums->relaxed += cost * (xi * xi + s.nu * eps * eps);
     if (beaten && s.nu > 0 && (beta > 0 || eps > 0)) ++sums->misplaced;
-    if (!(s.curvatures[i] > 0)) return 0;  // an empty row: its multipliers are the best ones by definition
+    odm_mcodm_terms terms = {std::fabs(f_y), std::fmax(std::fabs(top), std::fabs(f_q)), 0, cost, xi,
+                             std::fmax(eps, true_eps), 0, 0, 0, n_entries};
+    if (!(s.curvatures[i] > 0)) {  // an empty row: its multipliers are the best ones by definition
+        if (s.errors) odm_add_rounding(s, i, terms, beta, sums);
+        return 0;
+    }
 
     double total = 0, linear = 0;
     for (int32_t p = 0; p < n_entries; ++p) {
+        const double f_l = f[entries[p].label], term = entries[p].value * (1 - theta - f_y + f_l);
         total += entries[p].value;
-        linear += entries[p].value * (1 - theta - f_y + f[entries[p].label]);
+        linear += term;
+        terms.linear += std::fabs(term);
+        terms.active = std::fmax(terms.active, std::fabs(f_l));
     }
     double gap = cost * xi * xi + 0.5 * h * total * total - linear;
     sums->conjugate += 0.5 * h * total * total - (1 - theta) * total;
     if (s.nu > 0) {
         gap += s.nu * cost * eps * eps + 0.5 * h * beta * beta / s.nu - beta * above;
         sums->conjugate += 0.5 * h * beta * beta / s.nu + ((s.frozen ? s.references[i] : 0) + 1 + theta) * beta;
+        terms.squares = 0.5 * h * beta * beta / s.nu;
+        terms.linear += beta * std::fabs(above);
+    }
+    if (s.errors) {
+        terms.total = total;
+        terms.squares += 0.5 * h * total * total;
+        odm_add_rounding(s, i, terms, beta, sums);
     }
     sums->gap += gap;
     return gap;
