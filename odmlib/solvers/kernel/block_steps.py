@@ -13,6 +13,7 @@ import numpy as np
 from odmlib._core.arrays import Floats, Places
 from odmlib.solvers.control import Control
 from odmlib.solvers.kernel._working_set import WorkingSet
+from odmlib.solvers.kernel.extrapolation import Extrapolation
 from odmlib.solvers.kernel.q_rows import BlockState, QRows
 from odmlib.solvers.problem import MarginProblem
 
@@ -103,6 +104,9 @@ class WorkingSetTuning:
     max_sweeps: int = 40  # more of them cost as much as a few steps of the active-set method
     held_factor: float = 1.2  # how much more a row is worth when its kernel row is at hand
     tie_break: float = 0.01  # random part of a row's worth: at the start all rows are alike
+    # a step along the last changes follows blocks of so many rows, as a part of all rows ...
+    extrapolate_after: float = 0.5
+    directions: int = 5  # ... in so many directions
     stall_iterations: int = 100  # without progress
     duality_slack: float = 0.5  # by which a dual value may exceed a primal one before the kernel is to blame
     quiet_iterations: int = 20  # in which a row must have had nothing to gain before it is left out
@@ -144,6 +148,22 @@ class BlockSteps(BlockMethod):
         parts, sweeps = (problem.loss, problem.y, problem.costs), (tuning.first_sweeps, tuning.max_sweeps)
         state = WorkingSet(q, *parts, seed, *sweeps, problem.targets)
         super().__init__(state, tuning.kept, size or tuning.block_rows)
+        # a kink of the conjugate or an end of its domain would cut the steps short
+        self.smooth = problem.loss.smooth
+        self.past, self.rows_since = Extrapolation(state, tuning.directions), 0
+
+    def go_to(self, duals: Floats, scores: Floats) -> None:
+        """Go on from duals whose scores were computed anew."""
+        self.state.resume(duals, scores)
+        self.past.forget()
+
+    def tidy(self, control: Control) -> str | None:
+        """Blocks of rows that a step along the changes gave a dual, and that would rest at 0."""
+        self.past.untidy = False
+        for some in parts(self.state.strays(), self.m, self.size):
+            if (status := self.solve(some, control, self.tuning.block_fraction, 0.0)) is not None:
+                return status
+        return None
 
     def improve(self, target: float, control: Control) -> str | None:
         """Solve the next block; `target` is the gap asked for on all rows.
@@ -165,4 +185,8 @@ class BlockSteps(BlockMethod):
             and np.count_nonzero(state.duals[block]) > tuning.busy_part * self.size
         ):
             self.size = min(2 * self.size, self.q.most_rows)
+        self.rows_since += len(block)
+        if status is None and self.smooth and self.rows_since >= tuning.extrapolate_after * self.m:
+            self.rows_since = 0
+            self.past.step()
         return status
