@@ -53,6 +53,22 @@ cdef struct MeasureJob:
     double *totals      # two per chunk
 
 
+cdef struct AlongJob:
+    void *state
+    const double *duals     # of each direction
+    const double *scores
+    const double *steps
+    index_t n_directions
+    double *totals          # value, gradient and Hessian, per chunk
+
+
+cdef void along_chunk(void *context, index_t chunk) noexcept nogil:
+    cdef AlongJob *job = <AlongJob *>context
+    cdef index_t begin = chunk * MEASURED_ROWS, n = job.n_directions
+    (<WorkingSet>job.state)._along(begin, min(begin + MEASURED_ROWS, (<WorkingSet>job.state).n_rows), job,
+                                   job.totals + chunk * (1 + n + n * n))
+
+
 cdef void measure_chunk(void *context, index_t chunk) noexcept nogil:
     cdef MeasureJob *job = <MeasureJob *>context
     cdef index_t begin = chunk * MEASURED_ROWS
@@ -124,6 +140,61 @@ cdef class WorkingSet(BlockState):
             self.all_gains[i] = fabs(step) * self.loss.violation(a, z, self.costs[i])
         totals[0] = primal
         totals[1] = gap
+
+    def strays(self):
+        """Rows with a dual whose own exact step leads to 0."""
+        cdef index_t i, n = 0
+        cdef double h, z
+        cdef index_t[::1] found = np.zeros(self.n_rows, dtype=np.int64)
+        for i in range(self.n_rows):
+            if self.all_duals[i] != 0:
+                h = fmax(self.diagonal[i], 0.0)
+                z = self.y[i] * self.all_scores[i] - target_of(self.targets, i)
+                if self.loss.dual_argmin(z - h * self.all_duals[i], h, self.costs[i]) == 0:
+                    found[n] = i
+                    n += 1
+        return np.asarray(found)[:n]
+
+    def along(self, const double[:, ::1] duals, const double[:, ::1] scores, const double[::1] steps):
+        """(value, gradient, Hessian) of F at these steps along directions, whose changes of all scores are known."""
+        cdef index_t n = steps.shape[0], n_chunks = (self.n_rows + MEASURED_ROWS - 1) // MEASURED_ROWS
+        if n < 1 or duals.shape[0] != n or scores.shape[0] != n or duals.shape[1] != self.n_rows \
+                or scores.shape[1] != self.n_rows:
+            raise ValueError(f"each of {n} directions needs a number for each of {self.n_rows} rows")
+        totals = np.zeros((max(n_chunks, <index_t>1), 1 + n + n * n))
+        cdef double[:, ::1] view = totals
+        cdef AlongJob job = AlongJob(<void *>self, &duals[0, 0], &scores[0, 0], &steps[0], n, &view[0, 0])
+        with nogil:
+            parallel_for(n_chunks, self.q.threads, along_chunk, &job)
+        found = totals.sum(axis=0)
+        hessian = found[1 + n:].reshape(n, n)
+        return float(found[0]), found[1:1 + n], (hessian + hessian.T) / 2
+
+    cdef void _along(self, index_t begin, index_t end, const AlongJob *job, double *totals) noexcept nogil:
+        cdef index_t i, j, k, n = job.n_directions, m = self.n_rows
+        cdef double a, z, slope, curvature, product, low, high, target
+        cdef double *gradient = totals + 1
+        cdef double *hessian = totals + 1 + n
+        cdef bint moves
+        for i in range(begin, end):
+            a, z, moves = self.all_duals[i], self.all_scores[i], False
+            for j in range(n):
+                a += job.steps[j] * job.duals[j * m + i]
+                z += job.steps[j] * job.scores[j * m + i]
+                moves = moves or job.duals[j * m + i] != 0
+            target = target_of(self.targets, i)
+            z = self.y[i] * z - target
+            totals[0] += 0.5 * a * (z - target) + self.loss.conjugate(a, self.costs[i])
+            if not moves:
+                continue
+            slope = z + self.loss.conjugate_slope(a, self.costs[i])
+            curvature = self.loss.piece(a, 0.0, self.costs[i], &low, &high)
+            for j in range(n):
+                product = job.duals[j * m + i]
+                gradient[j] += product * slope
+                for k in range(n):
+                    hessian[j * n + k] += product * (self.y[i] * job.scores[k * m + i]
+                                                     + curvature * job.duals[k * m + i])
 
     def begin(self, const index_t[::1] rows, double fraction, double enough):
         """Take up a block of distinct rows, to be solved to `fraction` of its gap, or to the gap `enough`."""

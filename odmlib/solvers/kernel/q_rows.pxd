@@ -10,6 +10,7 @@ cdef class QRows:
     cdef readonly index_t size            # of the block at hand
     cdef readonly bint float64            # whether K is exact to float64, not only to float32
     cdef readonly object diagonal         # of K
+    cdef readonly list sums               # arrays beside the scores that are linear in the coefficients
     cdef readonly int threads
     cdef index_t n_chunks                 # into which `gather` divides a block
     cdef index_t[::1] block

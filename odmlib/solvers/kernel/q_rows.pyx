@@ -44,6 +44,7 @@ cdef class QRows:
             raise ValueError("a block must hold at least one row")
         self.n_rows, self.most_rows, self.size = n_rows, most_rows, 0
         self.diagonal, self.float64, self.threads, self.n_chunks = diagonal, float64, threads, n_chunks
+        self.sums = []
         self.block = np.zeros(most_rows, dtype=np.int64)
         self.factors = np.zeros(most_rows)
 
@@ -155,6 +156,7 @@ cdef class LinearRows(QRows):
         self.rows = rows
         self._begin(rows.n_rows, most_rows, rows.squared_norms(), True, threads, LINEAR_CHUNKS)
         self.weights = np.zeros(rows.n_columns)
+        self.sums = [self.weights]
         self.spread = np.zeros((LINEAR_CHUNKS, max(1, rows.n_columns)))
         self.starts, self.ends = np.zeros((2, rows.n_columns), dtype=np.int64)
         self.list_rows, self.list_values = np.empty(0, dtype=np.int32), np.empty(0)
@@ -279,6 +281,11 @@ cdef class BlockState:
         """Go on from duals whose scores are known."""
         self.duals[:] = duals
         self.scores[:] = scores
+
+    def count(self, index_t additions, double travel):
+        """The scores were changed from outside, with the rounding of so many additions."""
+        self.additions = self.additions + additions
+        self.travel = self.travel + travel
 
     def add_rows(self, const index_t[::1] rows, const double[::1] amounts):
         """Add to the duals of a block of rows and follow it up in all scores."""

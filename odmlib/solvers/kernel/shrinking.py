@@ -39,7 +39,6 @@ class RowsAtWork(BlockSteps):
     ):
         self.rows = rows  # None: all
         self.y, self.costs, self.targets = problem.y, problem.costs, problem.targets
-        self.smooth = problem.loss.smooth
         self.cache, self.counted = cache, (cache.hits, cache.misses)
         q = KernelRows(cache, max(1, min(tuning.block_rows, cache.n_columns)), resources.threads)
         # one block that holds all rows makes them exact
@@ -60,7 +59,7 @@ class RowsAtWork(BlockSteps):
 
     def resume(self, duals: Floats, scores: Floats, half_square: float) -> None:
         """Go on from a known point; `half_square` is that of all rows."""
-        self.state.resume(duals, scores)
+        self.go_to(duals, scores)
         self.first_duals, self.first_scores, self.first_half_square = duals, scores, half_square
 
     def measure(self) -> tuple[float, float]:
@@ -143,7 +142,7 @@ class ShrinkingProblem:
         duals = checked("start", duals, now.m)
         if scores is None:
             return now.add(duals, control)
-        now.state.resume(duals, checked("start_scores", scores, now.m))
+        now.go_to(duals, checked("start_scores", scores, now.m))
         self.base = Base.rough(self.problem, duals)
         return None
 
@@ -187,7 +186,7 @@ class ShrinkingProblem:
     def return_to(self, duals: Floats, scores: Floats) -> None:
         """Back to a point of all rows that was met before."""
         if self.now.rows is None:
-            self.now.state.resume(duals, scores)
+            self.now.go_to(duals, scores)
         else:
             self.close()
             self._all_rows_at(duals, scores)
@@ -210,7 +209,7 @@ class ShrinkingProblem:
         self._take(exact)
         self.base = Base(exact.errors, np.abs(state.duals))
         self.drift = Drift(-state.additions, -state.travel)  # counted from here
-        state.resume(state.duals, exact.values)
+        self.now.go_to(state.duals, exact.values)
         return True
 
     def _take(self, known: Scores) -> None:

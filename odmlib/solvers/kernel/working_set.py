@@ -113,6 +113,10 @@ def solve_working_set(
         if status is None and stall.stalled(iteration, dual, gap):
             status = STALLED
         target = control.target(primal)
+        if whole and status == CONVERGED and run.now.past.untidy:
+            status = run.now.tidy(control)
+            if status is None:
+                continue
         if whole and status is not None:
             seen = gap
             if relative_gap(best.primal, best.gap) < relative_gap(primal, gap):
