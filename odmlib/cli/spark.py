@@ -22,11 +22,11 @@ from odmlib.errors import OdmError, ParameterError
 from odmlib.machines.declarations.many_rows import AUTO
 from odmlib.machines.declarations.sodm import linear_by_levels
 from odmlib.options import TrainOptions
+from odmlib.spark.messages import reason
 
 if TYPE_CHECKING:
     from odmlib.model.model import Model
 
-SHOWN_CHARACTERS = 300  # of a message by Spark
 # what needs all rows in one place, or a second training run
 NOT_AVAILABLE = {
     "v": "-v",
@@ -188,20 +188,3 @@ def java_talk_to(talk: IO[bytes]) -> Iterator[None]:
     finally:
         os.dup2(ours, 2)
         os.close(ours)
-
-
-def reason(text: str) -> str:
-    """The one line that matters of what Spark says over pages; empty where there is none."""
-    lines = [line.strip() for line in text.splitlines()]
-    for line in lines:
-        if line.startswith("ModuleNotFoundError") and "odmlib" in line:
-            return "the executors have no odmlib (docs/spark.md says how it reaches them)"
-    for line in reversed(lines):  # the innermost cause
-        if line.startswith("Caused by: "):
-            return line.removeprefix("Caused by: ")[:SHOWN_CHARACTERS]
-    for line in lines:
-        for mark in (": ", "Error: ", 'Exception in thread "main" ', "org.apache.", "[JAVA"):
-            if line.startswith(mark):
-                told = line if mark.startswith(("org", "[")) else line.removeprefix(mark)
-                return told[:SHOWN_CHARACTERS]
-    return ""

@@ -38,7 +38,7 @@ from odmlib.solvers.distributed.blocks import TUNING
 from odmlib.solvers.trace import Trace
 from odmlib.spark.blocks import BLOCK_VALUES, blocks_of_batches
 from odmlib.spark.engine import Spread
-from odmlib.spark.limits import PARTITIONERS, check_options
+from odmlib.spark.limits import JOBS, PARTITIONERS, check_options
 from odmlib.spark.scoring import with_scores, wrong_width
 from odmlib.spark.training import train_blocks
 from odmlib.spark.vectors import vector_struct
@@ -79,6 +79,12 @@ OWN_PARAMS: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
         TypeConverters.toBoolean,
         False,
         "divide the features by their standard deviations before training (linear machines)",
+    ),
+    "engine": (
+        NAME,
+        JOBS,
+        "jobs: a job for every round; barrier: one barrier stage, whose rounds take milliseconds "
+        "(linear machines and nystrom)",
     ),
     "maxBlockSizeInMB": (NUMBER, 0.0, "of a block of rows; 0: about 200"),
     "cacheMB": (NUMBER, 200.0, "cache for kernel rows of one task, in MB"),
@@ -220,7 +226,7 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
         for name in ("partitions", "gamma", "degree", "coef0"):
             if linear and given(name):
                 raise ParameterError(f"{name} has no meaning with kernel linear")
-        check_options(options)
+        check_options(options, value("engine"))
         return options
 
     def _fit(self, dataset: DataFrame) -> ODMClassificationModel:
@@ -232,7 +238,13 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
         init = None if self._initial is None else self._initial._odm
         trace = Trace()
         model = train_blocks(
-            blocks, options.but(callback=trace), self.getAggregationDepth(), False, standardized, init
+            blocks,
+            options.but(callback=trace),
+            self.getAggregationDepth(),
+            False,
+            standardized,
+            init,
+            self.getOrDefault("engine"),
         )
         model.report["trace"] = trace.points()
         if model.report["status"] != CONVERGED:

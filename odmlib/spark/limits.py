@@ -8,8 +8,15 @@ from odmlib.options import TrainOptions
 PARTITIONERS = ("stratified-class", "stratified", "class", "random", "cascade")  # of those of one machine
 
 
-def check_options(options: TrainOptions) -> None:
+ENGINES = JOBS, BARRIER = "jobs", "barrier"  # how rounds reach the rows
+
+
+def check_options(options: TrainOptions, engine: str = JOBS) -> None:
     """ParameterError for what is not available on Spark."""
+    if engine not in ENGINES:
+        raise ParameterError(f"engine must be one of {', '.join(ENGINES)}, found {engine}")
+    if engine == BARRIER and options.kernel != "linear" and options.approx is None:
+        raise ParameterError('engine "barrier" is for kernel linear and for approx nystrom')
     kernel = options.kernel
     negative = kernel == "poly" and options.coef0 < 0
     if kernel not in ("linear", "rbf", "poly") or negative:

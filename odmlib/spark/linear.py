@@ -13,6 +13,7 @@ certificate: |w - w*|^2 <= 2 (P(w) - P*) <= 2 tol max(1, P).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from odmlib.data.dataset import Dataset, sound_rows
 from odmlib.machines.sodm import Sodm
 from odmlib.solvers.control import Control, SolverResult, WarmStart
 from odmlib.solvers.distributed.blocks import Block, Sums, solve_lbfgs, solve_newton
-from odmlib.spark.blocks import RowBlock, Whole
+from odmlib.spark.blocks import Classes, RowBlock, Whole
 from odmlib.spark.engine import Spread, task_threads, tree_sum
 from odmlib.spark.margins import MarginPart, margin_part
 
@@ -33,10 +34,10 @@ class SparkBlocks:
     """`Blocks` of solvers/distributed/blocks.py; `blocks` are kept."""
 
     def __init__(self, blocks: Spread, machine: Sodm, whole: Whole, n_features: int, bias: float, depth: int):
-        self.blocks, self.machine, self.classes = blocks, machine, whole.classes
-        self.bias, self.depth, self.numbers = bias, depth, whole.numbers
+        self.machine, self.depth, self.numbers = machine, depth, whole.numbers
         self.n_columns = n_features + (bias > 0)
-        self.total_cost = float(machine.costs(np.array([sum(whole.class_weights)]))[0])
+        total_cost = float(machine.costs(np.array([sum(whole.class_weights)]))[0])
+        self.blocks = blocks.map(partial(_linear_block, machine, whole.classes, bias, total_cost)).ready()
 
     def sums(self, w: Floats, curved: bool = False) -> Sums:
         def part(block: Block, w: Floats) -> Floats:
@@ -62,15 +63,13 @@ class SparkBlocks:
         return tree_sum(self._run(of_block, w), self.numbers, self.depth)
 
     def _run(self, of_block: Callable[[Block, Floats], Any], w: Floats) -> Spread:
-        machine, bias, total_cost, classes = self.machine, self.bias, self.total_cost, self.classes
+        return self.blocks.map(lambda block: of_block(block, w))
 
-        def part(block: RowBlock) -> Any:
-            costs, signs = machine.costs(classes.row_weights(block)), classes.signs(block)
-            share = float(costs.sum() / total_cost)
-            rows = Block(block.rows, bias, signs, costs, machine.loss(), share, block.number)
-            return of_block(rows, w)
 
-        return self.blocks.map(part)
+def _linear_block(machine: Sodm, classes: Classes, bias: float, total_cost: float, block: RowBlock) -> Block:
+    costs, signs = machine.costs(classes.row_weights(block)), classes.signs(block)
+    share = float(costs.sum() / total_cost)
+    return Block(block.rows, bias, signs, costs, machine.loss(), share, block.number)
 
 
 def column_factors(blocks: Spread, whole: Whole, depth: int) -> Floats:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,13 +20,14 @@ from odmlib.machines.starting import weights_on
 from odmlib.model.functions import Function, KernelFunction, LinearFunction
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
-from odmlib.solvers.control import Control, SolverResult, WarmStart
+from odmlib.solvers.control import Callback, Control, Progress, SolverResult, WarmStart
 from odmlib.solvers.distributed.landmarks import coefficients
+from odmlib.spark.barrier import together
 from odmlib.spark.blocks import Whole, joined
 from odmlib.spark.engine import Spread
 from odmlib.spark.landmarks import feature_blocks, find_landmarks
 from odmlib.spark.levels import ClusterProblem, LevelRun
-from odmlib.spark.limits import check_options
+from odmlib.spark.limits import BARRIER, JOBS, check_options
 from odmlib.spark.linear import column_factors, scaled_columns, solve_linear
 from odmlib.spark.margins import MarginPart, margins_together
 
@@ -40,24 +42,57 @@ def train_blocks(
     files: bool = False,
     standardize: bool = False,
     init: Model | None = None,
+    engine: str = JOBS,
 ) -> Model:
     """Train on pairs of a RowBlock or Fault and its summary, of `files` or of a data frame; `depth`: of the
     tree of sums.
 
     `standardize` (linear machines): columns are divided by their standard deviations, and so are the weights
     afterwards; objective and gap are those of the divided columns. A column that never changes has no weight.
-    `init`: a linear machine to begin from.
+    `init`: a linear machine to begin from. `engine`: a job for every round, or one barrier stage for all of
+    them, which tells of its progress only afterwards.
     """
     started = time.perf_counter()
-    check_options(options)
-    control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
+    check_options(options, engine)
+    settings = Settings(options.but(callback=None), depth, files, standardize, init)
+    if engine == BARRIER:
+        train = partial(_train_together, settings, time.perf_counter() - started)
+        model, told = together(blocks, train)
+        for progress in told if options.callback is not None else ():
+            options.callback(progress)
+    else:
+        model = _train_spread(settings, blocks, 0.0, options.callback)
+    model.report["seconds"]["train"] = time.perf_counter() - started
+    return model
+
+
+class Settings(NamedTuple):
+    """The arguments of train_blocks."""
+
+    options: TrainOptions
+    depth: int
+    files: bool
+    standardize: bool
+    init: Model | None
+
+
+def _train_together(settings: Settings, spent: float, blocks: Spread) -> tuple[Model, list[Progress]]:
+    told: list[Progress] = []
+    return _train_spread(settings, blocks, spent, told.append), told
+
+
+def _train_spread(settings: Settings, blocks: Spread, spent: float, callback: Callback | None) -> Model:
+    """`spent`: seconds before this."""
+    options, depth, files, standardize, init = settings
+    started = time.perf_counter() - spent
+    control = Control(options.tol, options.max_iter, options.time_limit, callback, started)
     kept = blocks.kept()
     try:
         summaries = [summary for _, summary in kept.notes()]
         assert not isinstance(options.class_weight, str)  # no caller lets it be
         whole = joined(summaries, files, options.class_weight)
         formula = formula_for(options, whole.n_features, lambda: whole.variance, lambda: math.nan)
-        machine = Sodm(replace(options, callback=None, init=None), whole.total_weight)
+        machine = Sodm(replace(options, init=None), whole.total_weight)
         rows = kept.objects
         if len({summary.n_features for summary in summaries}) > 1:
             width = whole.n_features
