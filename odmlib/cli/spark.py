@@ -53,16 +53,16 @@ def check_spark_options(arguments: argparse.Namespace, options: TrainOptions) ->
         raise UsageError("-b 1 is not available with --spark")
     if arguments.training_set_file == "-":
         raise UsageError("--spark reads files where its tasks run, not standard input")
-    if options.kernel == "linear" and options.partitions is not None:
+    if options.kernel == "linear" and options.partitions is not None and options.solver != "dsvrg":
         raise UsageError("--partitions has no meaning with kernel linear and --spark, which has its own")
     if linear_by_levels(options):
         raise UsageError("levels of a linear machine (--levels, ...) are not available with --spark")
     if options.stop_level == AUTO or options.pass_up == "all":
         raise UsageError("--stop-level auto and --pass-up all are not available with --spark")
-    from odmlib.spark.limits import check_options
+    from odmlib.spark.limits import JOBS, check_options
 
     with bad_values_as_usage():
-        check_options(options)
+        check_options(options, arguments.engine or JOBS)
 
 
 def train_on_spark(arguments: argparse.Namespace, options: TrainOptions, progress: Any) -> Model:
@@ -70,13 +70,14 @@ def train_on_spark(arguments: argparse.Namespace, options: TrainOptions, progres
     progress.show(lambda: f"starting Spark at {arguments.spark}")
     with session(arguments.spark) as spark:
         from odmlib.spark.files import Grammar, file_blocks
+        from odmlib.spark.limits import JOBS
         from odmlib.spark.training import train_blocks
 
         grammar = Grammar(arguments.features, arguments.zero_based)
         name = arguments.training_set_file
         blocks = file_blocks(spark, name, grammar)
         try:
-            return train_blocks(blocks, options, files=True)
+            return train_blocks(blocks, options, files=True, engine=arguments.engine or JOBS)
         except ParameterError as error:
             told = error.shell  # faults of the text know their file
             raise OdmError(told if name in told else f"{name}: {told}") from None

@@ -89,9 +89,11 @@ class Store:
     def __init__(self, given: list[tuple[int, Any]]):
         self.objects = {GIVEN: given}
 
-    def answer(self, source: int, steps: tuple[Step, ...], keep_as: int | None) -> list[tuple[int, Any]]:
-        """What the steps make of the objects; of pairs to be kept under a number, the notes."""
-        pairs: Any = iter(self.objects[source])
+    def answer(
+        self, source: int, steps: tuple[Step, ...], keep_as: int | None = None, only: int | None = None
+    ) -> list[tuple[int, Any]]:
+        """What the steps make of the objects, or of one; of pairs to be kept under a number, the notes."""
+        pairs: Any = iter(pair for pair in self.objects[source] if only is None or pair[0] == only)
         for step in steps:
             pairs = step(pairs)
         found = list(pairs)
@@ -107,6 +109,7 @@ class Team:
     def __init__(self, store: Store, channels: list[Channel]):
         self.store, self.channels = store, channels
         self.n_kept = 0
+        self.holders: dict[int, Channel | None] = {}  # of objects, by their numbers; None: this task
 
     def ask(
         self, source: int, steps: tuple[Step, ...], keep_as: int | None = None
@@ -119,11 +122,22 @@ class Team:
             channel.send_bytes(message)
         found = self.store.answer(source, steps, keep_as)
         for channel in self.channels:
-            answer, fault = channel.receive()
-            if fault:
-                raise RuntimeError(fault)
+            answer = _answer_of(channel)
+            self.holders |= {number: channel for number, _ in answer}
             found += answer
         return sorted(found, key=lambda pair: pair[0])
+
+    def ask_one(self, source: int, steps: tuple[Step, ...], number: int) -> Any:
+        """What the steps make of one object that was heard of before."""
+        from pyspark import cloudpickle
+
+        channel = self.holders.get(number)
+        if channel is None:
+            ((_, found),) = self.store.answer(source, steps, only=number)
+            return found
+        channel.send_bytes(cloudpickle.dumps((source, steps, None, number), protocol=5))
+        ((_, found),) = _answer_of(channel)
+        return found
 
     def keep(self, source: int, steps: tuple[Step, ...]) -> tuple[int, list[tuple[int, Any]]]:
         """Where the objects are kept, and their notes."""
@@ -136,6 +150,13 @@ class Team:
     def end(self) -> None:
         for channel in self.channels:
             channel.send(None)
+
+
+def _answer_of(channel: Channel) -> list[tuple[int, Any]]:
+    answer, fault = channel.receive()
+    if fault:
+        raise RuntimeError(fault)
+    return answer
 
 
 class TeamSpread(Spread):
@@ -160,6 +181,9 @@ class TeamSpread(Spread):
 
     def collect(self) -> list[tuple[int, Any]]:
         return self.team.ask(self.source, self.steps)
+
+    def of_one(self, number: int) -> Any:
+        return self.team.ask_one(self.source, self.steps, number)
 
 
 class TeamKept(Kept):

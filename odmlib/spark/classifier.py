@@ -80,6 +80,12 @@ OWN_PARAMS: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
         False,
         "divide the features by their standard deviations before training (linear machines)",
     ),
+    "solver": (
+        NAME,
+        "auto",
+        "linear machines and nystrom: newton, lbfgs, or with engine barrier dsvrg; auto: newton up to 1000 "
+        "columns",
+    ),
     "engine": (
         NAME,
         JOBS,
@@ -211,7 +217,7 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
             max_iter=value("maxIter") if linear or given("maxIter") else None,
             bias=bias,
             **weight,
-            **{name: value(name) for name in ("kernel", "nu", "theta", "tol", "seed")},
+            **{name: value(name) for name in ("kernel", "solver", "nu", "theta", "tol", "seed")},
             **{OPTION_OF.get(name, name): value(name) for name in KERNEL_PARAMS if given(name)},
         )
         if value("standardization") and not linear:
@@ -224,7 +230,7 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
         if self._initial is not None and not linear:
             raise ParameterError("initialModel is for kernel linear")
         for name in ("partitions", "gamma", "degree", "coef0"):
-            if linear and given(name):
+            if linear and given(name) and (name, value("solver")) != ("partitions", "dsvrg"):
                 raise ParameterError(f"{name} has no meaning with kernel linear")
         check_options(options, value("engine"))
         return options

@@ -74,6 +74,10 @@ class Spread:
         """By ascending number."""
         return assembled(self._written(_no_group).collect())
 
+    def of_one(self, number: int) -> Any:
+        """What the steps make of one object alone; only a team of tasks (barrier.py) has no need of a job."""
+        raise NotImplementedError
+
     def _written(self, group_of: Callable[[int, Any], int]) -> DataFrame:
         return self.frame.mapInArrow(partial(_work, self.read, self.steps, group_of), SCHEMA)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +21,11 @@ from odmlib.model.model import Model
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import Callback, Control, Progress, SolverResult, WarmStart
 from odmlib.solvers.distributed.landmarks import coefficients
-from odmlib.spark.barrier import together
+from odmlib.spark.barrier import slots, together
 from odmlib.spark.blocks import Whole, joined
-from odmlib.spark.engine import Spread
+from odmlib.spark.engine import Kept, Spread
 from odmlib.spark.landmarks import feature_blocks, find_landmarks
-from odmlib.spark.levels import ClusterProblem, LevelRun
+from odmlib.spark.levels import ClusterProblem, LevelRun, strata_blocks
 from odmlib.spark.limits import BARRIER, JOBS, check_options
 from odmlib.spark.linear import column_factors, scaled_columns, solve_linear
 from odmlib.spark.margins import MarginPart, margins_together
@@ -56,8 +55,7 @@ def train_blocks(
     check_options(options, engine)
     settings = Settings(options.but(callback=None), depth, files, standardize, init)
     if engine == BARRIER:
-        train = partial(_train_together, settings, time.perf_counter() - started)
-        model, told = together(blocks, train)
+        model, told = _train_in_stage(settings, blocks, started)
         for progress in told if options.callback is not None else ():
             options.callback(progress)
     else:
@@ -76,34 +74,39 @@ class Settings(NamedTuple):
     init: Model | None
 
 
-def _train_together(settings: Settings, spent: float, blocks: Spread) -> tuple[Model, list[Progress]]:
-    told: list[Progress] = []
-    return _train_spread(settings, blocks, spent, told.append), told
+def _train_in_stage(settings: Settings, blocks: Spread, started: float) -> tuple[Model, list[Progress]]:
+    def train(blocks: Spread) -> tuple[Model, list[Progress]]:
+        told: list[Progress] = []
+        return _train_spread(settings, blocks, spent, told.append), told
+
+    options, spent = settings.options, time.perf_counter() - started
+    if options.solver != "dsvrg":
+        return together(blocks, train)
+    kept = blocks.kept()
+    try:
+        problem, rows = _problem_of(kept, settings)
+        n = min(options.partitions or slots(blocks.frame), problem.whole.n_rows)
+        dealt = strata_blocks(rows, problem, n)
+        spent = time.perf_counter() - started
+        return together(dealt, train)
+    finally:
+        kept.release()
 
 
 def _train_spread(settings: Settings, blocks: Spread, spent: float, callback: Callback | None) -> Model:
     """`spent`: seconds before this."""
-    options, depth, files, standardize, init = settings
+    options, depth, _, standardize, init = settings
     started = time.perf_counter() - spent
     control = Control(options.tol, options.max_iter, options.time_limit, callback, started)
     kept = blocks.kept()
     try:
-        summaries = [summary for _, summary in kept.notes()]
-        assert not isinstance(options.class_weight, str)  # no caller lets it be
-        whole = joined(summaries, files, options.class_weight)
-        formula = formula_for(options, whole.n_features, lambda: whole.variance, lambda: math.nan)
-        machine = Sodm(replace(options, init=None), whole.total_weight)
-        rows = kept.objects
-        if len({summary.n_features for summary in summaries}) > 1:
-            width = whole.n_features
-            rows = rows.map(lambda block: replace(block, rows=block.rows.with_features(width)))
+        problem, rows = _problem_of(kept, settings)
+        whole, formula = problem.whole, problem.formula
         with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
-            result, function, margins, notes = _train(
-                rows, machine, formula, whole, depth, control, standardize, init
-            )
+            result, function, margins, notes = _train(rows, problem, depth, control, standardize, init)
     finally:
         kept.release()
-    parameters = all_parameters(machine.parameters(), formula, options)
+    parameters = all_parameters(problem.machine.parameters(), formula, options)
     labels = whole.classes.labels
     model = Model(options.machine, formula, labels, whole.n_features, function, parameters, {})
     counts = {
@@ -123,16 +126,30 @@ def _train_spread(settings: Settings, blocks: Spread, spent: float, callback: Ca
     return model
 
 
+def _problem_of(kept: Kept, settings: Settings) -> tuple[ClusterProblem, Spread]:
+    """What is known of all rows, and the blocks at one width."""
+    options = settings.options
+    summaries = [summary for _, summary in kept.notes()]
+    assert not isinstance(options.class_weight, str)  # no caller lets it be
+    whole = joined(summaries, settings.files, options.class_weight)
+    formula = formula_for(options, whole.n_features, lambda: whole.variance, lambda: math.nan)
+    machine = Sodm(replace(options, init=None), whole.total_weight)
+    rows = kept.objects
+    if len({summary.n_features for summary in summaries}) > 1:
+        width = whole.n_features
+        rows = rows.map(lambda block: replace(block, rows=block.rows.with_features(width)))
+    return ClusterProblem(machine, formula, whole), rows
+
+
 def _train(
     blocks: Spread,
-    machine: Sodm,
-    formula: KernelFormula,
-    whole: Whole,
+    problem: ClusterProblem,
     depth: int,
     control: Control,
     standardize: bool,
     init: Model | None,
 ) -> Trained:
+    machine, formula, whole = problem.machine, problem.formula, problem.whole
     if formula.name == "linear":
         n_features, bias = whole.n_features, formula.bias
         factors = np.ones(n_features)
@@ -148,7 +165,6 @@ def _train(
         return result, function, margins, {}
     if machine.options.approx == "nystrom":
         return _train_nystrom(blocks, machine, formula, whole, depth, control)
-    problem = ClusterProblem(machine, formula, whole)
     result, vectors, margins = LevelRun(blocks, problem, control).solve()
     _require_finite(result)
     expansion = KernelFunction(formula, vectors.rows, vectors.signs * vectors.duals, rows=vectors.places)

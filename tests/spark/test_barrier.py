@@ -8,15 +8,18 @@ import pytest
 
 import odmlib
 
+from ..real_data import real_path
 from .conftest import frame, standardised
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
+from odmlib.options import TrainOptions
 from odmlib.spark import ODMClassifier
-from odmlib.spark import training as spark_training
 from odmlib.spark.barrier import together
 from odmlib.spark.blocks import blocks_of_batches
 from odmlib.spark.engine import Spread, tree_sum
+from odmlib.spark.files import Grammar, file_blocks
+from odmlib.spark.training import train_blocks
 
 X, Y = standardised()
 OPTIONS = {"tol": 1e-4, "C": 0.003}
@@ -125,7 +128,7 @@ def test_limits_hold_and_progress_is_told_afterwards(spark):
     assert model.summary.totalIterations == 2 and len(model.summary.gapHistory) == 3
     blocks = Spread(options._records(data), blocks_of_batches)
     limited = options.train_options().but(time_limit=1e-9, callback=told.append)
-    found = spark_training.train_blocks(blocks, limited, engine="barrier")
+    found = train_blocks(blocks, limited, engine="barrier")
     assert found.report["status"] == "time_limit" and len(told) >= 1
 
 
@@ -134,3 +137,37 @@ def test_what_the_engine_is_not_for():
         ODMClassifier(kernel="rbf", engine="barrier").train_options()
     with pytest.raises(odmlib.ParameterError, match="engine must be one of jobs, barrier, found x"):
         ODMClassifier(engine="x").train_options()
+
+
+@pytest.mark.parametrize("options", [{}, {"partitions": 3, "partition": "stratified", "seed": 4}])
+def test_dsvrg_visits_strata(spark, options):
+    """Algorithm 2 of the SODM paper: the objective of Newton's method, whatever the number of nodes."""
+    data = frame(spark, X, Y, partitions=3)
+    model = fitted(data, engine="barrier", solver="dsvrg", tol=1e-3, **options)
+    reference = odmlib.train(X, Y, kernel="linear", C=OPTIONS["C"], tol=1e-6)
+    assert model.report["solver"] == "dsvrg" and model.report["status"] == "converged"
+    assert model.report["details"]["blocks"] == options.get("partitions", 2)
+    assert model.report["primal"] <= (1 + 1e-3) * reference.report["primal"]
+    again = fitted(data, engine="barrier", solver="dsvrg", tol=1e-3, **options)
+    assert weights_of(again) == weights_of(model)
+
+
+def test_dsvrg_needs_the_stage():
+    with pytest.raises(odmlib.ParameterError, match="solver dsvrg needs engine barrier"):
+        ODMClassifier(solver="dsvrg").train_options()
+
+
+LARGE = {"a9a": 1e-2, "ijcnn1": 1e-2, "skin_nonskin": 1e-4}  # sets of shared/data, and C
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", LARGE)
+def test_dsvrg_on_large_sets(spark, name):
+    path = str(real_path(name))
+    rows, labels = odmlib.read_data(path)
+    reference = odmlib.train(rows, labels, kernel="linear", C=LARGE[name], tol=1e-6)
+    options = TrainOptions(machine="sodm", kernel="linear", C=LARGE[name], solver="dsvrg")
+    model = train_blocks(file_blocks(spark, path, Grammar()), options, files=True, engine="barrier")
+    assert model.report["gap"] <= 1e-3
+    assert model.report["primal"] <= (1 + 1e-3) * reference.report["primal"]
