@@ -22,11 +22,11 @@ from odmlib.errors import OdmError, ParameterError
 from odmlib.machines.declarations.many_rows import AUTO
 from odmlib.machines.declarations.sodm import linear_by_levels
 from odmlib.options import TrainOptions
+from odmlib.spark.messages import reason
 
 if TYPE_CHECKING:
     from odmlib.model.model import Model
 
-SHOWN_CHARACTERS = 300  # of a message by Spark
 # what needs all rows in one place, or a second training run
 NOT_AVAILABLE = {
     "v": "-v",
@@ -53,16 +53,16 @@ def check_spark_options(arguments: argparse.Namespace, options: TrainOptions) ->
         raise UsageError("-b 1 is not available with --spark")
     if arguments.training_set_file == "-":
         raise UsageError("--spark reads files where its tasks run, not standard input")
-    if options.kernel == "linear" and options.partitions is not None:
+    if options.kernel == "linear" and options.partitions is not None and options.solver != "dsvrg":
         raise UsageError("--partitions has no meaning with kernel linear and --spark, which has its own")
     if linear_by_levels(options):
         raise UsageError("levels of a linear machine (--levels, ...) are not available with --spark")
     if options.stop_level == AUTO or options.pass_up == "all":
         raise UsageError("--stop-level auto and --pass-up all are not available with --spark")
-    from odmlib.spark.limits import check_options
+    from odmlib.spark.limits import JOBS, check_options
 
     with bad_values_as_usage():
-        check_options(options)
+        check_options(options, arguments.engine or JOBS)
 
 
 def train_on_spark(arguments: argparse.Namespace, options: TrainOptions, progress: Any) -> Model:
@@ -70,13 +70,14 @@ def train_on_spark(arguments: argparse.Namespace, options: TrainOptions, progres
     progress.show(lambda: f"starting Spark at {arguments.spark}")
     with session(arguments.spark) as spark:
         from odmlib.spark.files import Grammar, file_blocks
+        from odmlib.spark.limits import JOBS
         from odmlib.spark.training import train_blocks
 
         grammar = Grammar(arguments.features, arguments.zero_based)
         name = arguments.training_set_file
         blocks = file_blocks(spark, name, grammar)
         try:
-            return train_blocks(blocks, options, files=True)
+            return train_blocks(blocks, options, files=True, engine=arguments.engine or JOBS)
         except ParameterError as error:
             told = error.shell  # faults of the text know their file
             raise OdmError(told if name in told else f"{name}: {told}") from None
@@ -188,20 +189,3 @@ def java_talk_to(talk: IO[bytes]) -> Iterator[None]:
     finally:
         os.dup2(ours, 2)
         os.close(ours)
-
-
-def reason(text: str) -> str:
-    """The one line that matters of what Spark says over pages; empty where there is none."""
-    lines = [line.strip() for line in text.splitlines()]
-    for line in lines:
-        if line.startswith("ModuleNotFoundError") and "odmlib" in line:
-            return "the executors have no odmlib (docs/spark.md says how it reaches them)"
-    for line in reversed(lines):  # the innermost cause
-        if line.startswith("Caused by: "):
-            return line.removeprefix("Caused by: ")[:SHOWN_CHARACTERS]
-    for line in lines:
-        for mark in (": ", "Error: ", 'Exception in thread "main" ', "org.apache.", "[JAVA"):
-            if line.startswith(mark):
-                told = line if mark.startswith(("org", "[")) else line.removeprefix(mark)
-                return told[:SHOWN_CHARACTERS]
-    return ""

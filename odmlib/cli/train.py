@@ -71,6 +71,8 @@ def run(argv: Sequence[str]) -> int:
         from odmlib.cli.spark import check_spark_options
 
         check_spark_options(arguments, options)
+    elif arguments.engine is not None:
+        raise UsageError("--engine is for --spark")
     check_files(arguments)
     if arguments.v is not None and not arguments.search:
         return validate(arguments, options)
@@ -114,6 +116,11 @@ def make_parser() -> ToolParser:
         "(hdfs://...)",
         group=own_group("sodm"),
     )
+    engine = (
+        "--spark: jobs, a job for every round (default), or barrier, one barrier stage, whose rounds take "
+        "milliseconds"
+    )
+    parser.option("--engine NAME", engine, group=own_group("sodm"))
     parser.option("-q --quiet", "say nothing but warnings and results", group=OUTPUT)
     parser.add_argument("training_set_file")
     parser.add_argument("model_file", nargs="?")

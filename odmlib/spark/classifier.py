@@ -38,7 +38,7 @@ from odmlib.solvers.distributed.blocks import TUNING
 from odmlib.solvers.trace import Trace
 from odmlib.spark.blocks import BLOCK_VALUES, blocks_of_batches
 from odmlib.spark.engine import Spread
-from odmlib.spark.limits import PARTITIONERS, check_options
+from odmlib.spark.limits import JOBS, PARTITIONERS, check_options
 from odmlib.spark.scoring import with_scores, wrong_width
 from odmlib.spark.training import train_blocks
 from odmlib.spark.vectors import vector_struct
@@ -79,6 +79,18 @@ OWN_PARAMS: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
         TypeConverters.toBoolean,
         False,
         "divide the features by their standard deviations before training (linear machines)",
+    ),
+    "solver": (
+        NAME,
+        "auto",
+        "linear machines and nystrom: newton, lbfgs, or with engine barrier dsvrg; auto: newton up to 1000 "
+        "columns",
+    ),
+    "engine": (
+        NAME,
+        JOBS,
+        "jobs: a job for every round; barrier: one barrier stage, whose rounds take milliseconds "
+        "(linear machines and nystrom)",
     ),
     "maxBlockSizeInMB": (NUMBER, 0.0, "of a block of rows; 0: about 200"),
     "cacheMB": (NUMBER, 200.0, "cache for kernel rows of one task, in MB"),
@@ -205,7 +217,7 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
             max_iter=value("maxIter") if linear or given("maxIter") else None,
             bias=bias,
             **weight,
-            **{name: value(name) for name in ("kernel", "nu", "theta", "tol", "seed")},
+            **{name: value(name) for name in ("kernel", "solver", "nu", "theta", "tol", "seed")},
             **{OPTION_OF.get(name, name): value(name) for name in KERNEL_PARAMS if given(name)},
         )
         if value("standardization") and not linear:
@@ -218,9 +230,9 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
         if self._initial is not None and not linear:
             raise ParameterError("initialModel is for kernel linear")
         for name in ("partitions", "gamma", "degree", "coef0"):
-            if linear and given(name):
+            if linear and given(name) and (name, value("solver")) != ("partitions", "dsvrg"):
                 raise ParameterError(f"{name} has no meaning with kernel linear")
-        check_options(options)
+        check_options(options, value("engine"))
         return options
 
     def _fit(self, dataset: DataFrame) -> ODMClassificationModel:
@@ -232,7 +244,13 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
         init = None if self._initial is None else self._initial._odm
         trace = Trace()
         model = train_blocks(
-            blocks, options.but(callback=trace), self.getAggregationDepth(), False, standardized, init
+            blocks,
+            options.but(callback=trace),
+            self.getAggregationDepth(),
+            False,
+            standardized,
+            init,
+            self.getOrDefault("engine"),
         )
         model.report["trace"] = trace.points()
         if model.report["status"] != CONVERGED:

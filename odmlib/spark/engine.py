@@ -29,7 +29,7 @@ NUMBERS_OF_PARTITION = 1 << 20  # objects of partition p are numbered from p tim
 PIECE_BYTES = 1 << 17  # Spark makes Arrow batches of 10,000 rows, and a column of one must stay below 2 GB
 PIECES_AT_ONCE = 512
 SCHEMA = "key long, number long, piece long, pieces long, data binary"
-NOTE = -1  # the key of a note
+NOTE, PLACE = -1, -2  # the keys of a note, and of the one row that every partition has
 
 
 class Spread:
@@ -51,11 +51,16 @@ class Spread:
         """The same numbers with other objects."""
         return self.through(partial(_mapped, make))
 
+    def ready(self) -> Spread:
+        """The same where steps are done again for every use; a team of tasks (barrier.py) does them now."""
+        return self
+
     def grouped(
         self, n_groups: int, group_of: Callable[[int, Any], int], make: Callable[[int, list[Any]], Any]
     ) -> Spread:
         """Objects of a group come together in one task; what `make` gives has the group as its number."""
-        frame = self._written(group_of).repartition(n_groups, "key")
+        frame = self._written(group_of)
+        frame = evenly(frame, n_groups, frame.key)
         return Spread(frame, partial(_of_groups, make))
 
     def kept(self) -> Kept:
@@ -67,8 +72,11 @@ class Spread:
 
     def collect(self) -> list[tuple[int, Any]]:
         """By ascending number."""
-        found = [(row.number, one) for row, one in _assembled(self._written(_no_group).collect())]
-        return sorted(found, key=lambda pair: pair[0])
+        return assembled(self._written(_no_group).collect())
+
+    def of_one(self, number: int) -> Any:
+        """What the steps make of one object alone; only a team of tasks (barrier.py) has no need of a job."""
+        raise NotImplementedError
 
     def _written(self, group_of: Callable[[int, Any], int]) -> DataFrame:
         return self.frame.mapInArrow(partial(_work, self.read, self.steps, group_of), SCHEMA)
@@ -82,13 +90,39 @@ class Kept:
 
     @property
     def objects(self) -> Spread:
-        return Spread(self.frame.filter(f"key <> {NOTE}"), _unpacked)
+        return Spread(self.frame.filter("key >= 0"), _unpacked)
 
     def notes(self) -> list[tuple[int, Any]]:
         return Spread(self.frame.filter(f"key = {NOTE}"), _unpacked).collect()
 
+    def n_partitions(self) -> int:
+        """Of the frame, the empty ones too."""
+        return self.frame.filter(f"key = {PLACE}").count()
+
     def release(self) -> None:
         self.frame.unpersist()
+
+
+def evenly(frame: DataFrame, n: int, group: Any) -> DataFrame:
+    """In n partitions, each with the rows of one of the groups 0, 1, ..., n - 1 (a column)."""
+    from pyspark.sql import functions as F
+
+    values = F.expr(f"array({', '.join(f'{value}L' for value in _dealt_values(n, frame.sparkSession))})")
+    return frame.repartition(n, values[group.cast("int")])
+
+
+_VALUES: dict[int, list[int]] = {}
+
+
+def _dealt_values(n: int, session: SparkSession) -> list[int]:
+    """Spark deals rows by the hash of a value; these are values that it deals to partitions 0, 1, ..."""
+    from pyspark.sql import functions as F
+
+    if n not in _VALUES:
+        found = session.range(64 * n).select("id", F.expr(f"pmod(hash(id), {n})").alias("place")).collect()
+        of_place = {row.place: row.id for row in found}
+        _VALUES[n] = [of_place.get(place, place) for place in range(n)]
+    return _VALUES[n]
 
 
 # ---------------------------------------------------------------------------------------- in the tasks
@@ -100,6 +134,13 @@ def first_number() -> int:
 
     context = TaskContext.get()
     return (0 if context is None else context.partitionId()) * NUMBERS_OF_PARTITION
+
+
+def n_cores(session: SparkSession) -> int:
+    """How many tasks Spark runs at a time, as it tells without a SparkContext."""
+    from pyspark.sql import functions as F
+
+    return session.range(1 << 16).select(F.spark_partition_id()).distinct().count()
 
 
 def task_threads() -> int:
@@ -121,13 +162,14 @@ def _work(
     read: Reader, steps: tuple[Step, ...], group_of: Callable[[int, Any], int], batches: Iterable[Any]
 ) -> Iterator[Any]:
     for number, one in _pairs(read, steps, batches):
-        yield from _packed(group_of(number, one), number, one)
+        yield from pack(group_of(number, one), number, one)
 
 
 def _kept(read: Reader, steps: tuple[Step, ...], batches: Iterable[Any]) -> Iterator[Any]:
+    yield from pack(PLACE, -1 - first_number(), None)
     for number, (one, note) in _pairs(read, steps, batches):
-        yield from _packed(0, number, one)
-        yield from _packed(NOTE, number, note)
+        yield from pack(0, number, one)
+        yield from pack(NOTE, number, note)
 
 
 def _no_group(number: int, one: Any) -> int:
@@ -147,14 +189,14 @@ def _of_tasks(make: Callable[[int], Pairs], batches: Iterable[Any]) -> Pairs:
 
 def _of_groups(make: Callable[[int, list[Any]], Any], batches: Iterable[Any]) -> Pairs:
     groups: dict[int, list[tuple[int, Any]]] = {}
-    for (key, number), one in _objects(batches):
+    for (key, number), one in objects_of(batches):
         groups.setdefault(key, []).append((number, one))
     for key in sorted(groups):
         some = sorted(groups.pop(key), key=lambda pair: pair[0])
         yield key, make(key, [one for _, one in some])
 
 
-def _packed(key: int, number: int, one: Any) -> Iterator[Any]:
+def pack(key: int, number: int, one: Any) -> Iterator[Any]:
     """Arrow batches of the pieces of an object."""
     import pyarrow
 
@@ -172,11 +214,11 @@ def _packed(key: int, number: int, one: Any) -> Iterator[Any]:
 
 
 def _unpacked(batches: Iterable[Any]) -> Pairs:
-    for (_, number), one in _objects(batches):
+    for (_, number), one in objects_of(batches):
         yield number, one
 
 
-def _objects(batches: Iterable[Any]) -> Iterator[tuple[tuple[int, int], Any]]:
+def objects_of(batches: Iterable[Any]) -> Iterator[tuple[tuple[int, int], Any]]:
     """((key, number), object) of all objects, each once its last piece is there."""
     waiting: dict[tuple[int, int], dict[int, Any]] = {}
     for batch in batches:
@@ -190,14 +232,16 @@ def _objects(batches: Iterable[Any]) -> Iterator[tuple[tuple[int, int], Any]]:
                 yield name, _whole(waiting.pop(name))
 
 
-def _assembled(rows: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """The same of rows that were collected: the row of the last piece, and the object."""
+def assembled(rows: Iterable[Any]) -> list[tuple[int, Any]]:
+    """Of rows that were collected, by ascending number."""
     waiting: dict[int, dict[int, Any]] = {}
+    found = []
     for row in rows:
-        found = waiting.setdefault(row.number, {})
-        found[row.piece] = row.data
-        if len(found) == row.pieces:
-            yield row, _whole(waiting.pop(row.number))
+        pieces = waiting.setdefault(row.number, {})
+        pieces[row.piece] = row.data
+        if len(pieces) == row.pieces:
+            found.append((row.number, _whole(waiting.pop(row.number))))
+    return sorted(found, key=lambda pair: pair[0])
 
 
 def _whole(pieces: dict[int, Any]) -> Any:
@@ -232,9 +276,11 @@ def _sum_of(key: int, vectors: list[Floats]) -> Floats | None:
 
 
 def _folded(pairs: Iterable[tuple[int, Any]]) -> Pairs:
-    """One sum for all vectors of a partition, numbered as its first one."""
-    some = list(pairs)
-    if some:
+    """One sum for all vectors of a partition, numbered as its first one. A task may have several partitions."""
+    partitions: dict[int, list[tuple[int, Any]]] = {}
+    for number, one in pairs:
+        partitions.setdefault(number // NUMBERS_OF_PARTITION, []).append((number, one))
+    for some in partitions.values():
         yield min(number for number, _ in some), added(some)
 
 

@@ -22,7 +22,7 @@ from odmlib.data.files import is_packed, open_input
 from odmlib.data.reading import parse_stream
 from odmlib.errors import DataFormatError, OdmError
 from odmlib.spark.blocks import BLOCK_VALUES, Fault, RowBlock, Summary
-from odmlib.spark.engine import NUMBERS_OF_PARTITION, Pairs, Spread
+from odmlib.spark.engine import NUMBERS_OF_PARTITION, Pairs, Spread, n_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,13 +67,6 @@ def _blocks_of_files(places: dict[str, int], grammar: Grammar, batches: Iterable
         for place, name in enumerate(batch.column(0).to_pylist()):
             content = batch.column(1)[place].as_py()
             yield from blocks_of_text(places[name], (name, content), grammar)
-
-
-def n_cores(session: SparkSession) -> int:
-    """How many tasks Spark runs at a time, as it tells without a SparkContext."""
-    from pyspark.sql import functions as F
-
-    return session.range(1 << 16).select(F.spark_partition_id()).distinct().count()
 
 
 def local_path(path: str) -> str | None:

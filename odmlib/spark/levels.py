@@ -15,7 +15,7 @@ the gap on all rows is small enough. So that one task needs room for those rows,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,8 +49,8 @@ from odmlib.solvers.distributed.partitions import Plan, check_stop_level, make_p
 from odmlib.solvers.kernel.precision import margins_need_float64
 from odmlib.solvers.kernel.working_set import solve_working_set
 from odmlib.solvers.problem import KernelProblem
-from odmlib.spark.blocks import RowBlock, Whole
-from odmlib.spark.engine import Kept, Pairs, Spread, task_threads
+from odmlib.spark.blocks import RowBlock, Summary, Whole
+from odmlib.spark.engine import NUMBERS_OF_PARTITION, Kept, Pairs, Spread, task_threads
 from odmlib.spark.landmarks import find_landmarks, nearest_landmarks
 from odmlib.spark.margins import MarginPart, margin_part
 
@@ -224,38 +224,17 @@ class LevelRun:
 
     def deal(self, plan: Plan) -> tuple[Spread, int]:
         """The piece of every block for every part of the first level."""
-        problem, options = self.problem, self.options
-        found = None
-        if options.partition.startswith("stratified"):
-            count = PARTITIONS.landmarks(problem.whole.n_rows, options.landmarks or None)
-            found = find_landmarks(self.blocks, problem.whole, problem.formula, count, options.seed)
-        n_landmarks = 0 if found is None else found.rows.n_rows
-        by_class = options.partition in ("stratified-class", "class")
-        n_keys = max(1, n_landmarks) * (2 if by_class else 1)
+        problem = self.problem
 
-        def keys(block: RowBlock) -> Places:
-            """By which a block's rows are dealt: class, then nearest landmark."""
-            strata = np.zeros(block.rows.n_rows, dtype=np.int64)
-            if found is not None:
-                strata = nearest_landmarks(found, block.rows, problem.formula, task_threads())
-            positive = problem.whole.classes.signs(block) > 0
-            return strata + (max(1, n_landmarks) * positive if by_class else 0)
+        def cut(block: RowBlock) -> Callable[[int, Places], Part]:
+            rows, weights = problem.part_of(block), problem.whole.classes.row_weights(block)
 
-        counted = self.blocks.map(lambda block: np.bincount(keys(block), minlength=n_keys))
-        starts = first_positions(dict(counted.collect()), problem.whole.first_rows)
-        n_parts, seed = plan.partitions(plan.levels), options.seed
+            def piece(number: int, some: Places) -> Part:
+                return replace(rows.take(some), number=number, weight=float(weights[some].sum()))
 
-        def pieces(blocks: Iterable[tuple[int, RowBlock]]) -> Pairs:
-            for _, block in blocks:
-                parts = positions_of(keys(block), starts[block.number], seed + block.number) % n_parts
-                rows = problem.part_of(block)
-                weights = problem.whole.classes.row_weights(block)
-                for number in np.unique(parts).tolist():
-                    some = np.flatnonzero(parts == number)
-                    part = replace(rows.take(some), number=number, weight=float(weights[some].sum()))
-                    yield block.number * n_parts + number, part
+            return piece
 
-        return self.blocks.through(pieces), n_landmarks
+        return deal(self.blocks, problem, plan, cut)
 
     def _solve_level(self, parts: Spread, n_parts: int, level: int) -> Kept:
         """The parts with what is told of each."""
@@ -337,6 +316,68 @@ class LevelRun:
     def _seconds_left(self) -> float | None:
         limit = self.control.time_limit
         return None if limit is None else max(1e-3, limit - self.control.seconds())
+
+
+def deal(
+    blocks: Spread, problem: ClusterProblem, plan: Plan, cut: Callable[[RowBlock], Callable[[int, Places], Any]]
+) -> tuple[Spread, int]:
+    """What `cut` makes of every block for every part of the first level, numbered so that % the parts is the
+    part; and how many landmarks strata formed around."""
+    options, found = problem.machine.options, None
+    if options.partition.startswith("stratified"):
+        count = PARTITIONS.landmarks(problem.whole.n_rows, options.landmarks or None)
+        found = find_landmarks(blocks, problem.whole, problem.formula, count, options.seed)
+    n_landmarks = 0 if found is None else found.rows.n_rows
+    by_class = options.partition in ("stratified-class", "class")
+    n_keys = max(1, n_landmarks) * (2 if by_class else 1)
+
+    def keys(block: RowBlock) -> Places:
+        """By which a block's rows are dealt: class, then nearest landmark."""
+        strata = np.zeros(block.rows.n_rows, dtype=np.int64)
+        if found is not None:
+            strata = nearest_landmarks(found, block.rows, problem.formula, task_threads())
+        positive = problem.whole.classes.signs(block) > 0
+        return strata + (max(1, n_landmarks) * positive if by_class else 0)
+
+    counted = blocks.map(lambda block: np.bincount(keys(block), minlength=n_keys))
+    starts = first_positions(dict(counted.collect()), problem.whole.first_rows)
+    n_parts, seed = plan.partitions(plan.levels), options.seed
+
+    def pieces(some_blocks: Iterable[tuple[int, RowBlock]]) -> Pairs:
+        for _, block in some_blocks:
+            parts = positions_of(keys(block), starts[block.number], seed + block.number) % n_parts
+            piece = cut(block)
+            for number in np.unique(parts).tolist():
+                yield block.number * n_parts + number, piece(number, np.flatnonzero(parts == number))
+
+    return blocks.through(pieces), n_landmarks
+
+
+def strata_blocks(blocks: Spread, problem: ClusterProblem, n: int) -> Spread:
+    """The same rows dealt to n blocks of a partition each, with their summaries."""
+    labels = problem.whole.classes.labels
+
+    def cut(block: RowBlock) -> Callable[[int, Places], RowBlock]:
+        return lambda number, some: RowBlock(
+            number, block.rows.take(some), block.labels[some], block.weights[some]
+        )
+
+    def join(number: int, parts: list[RowBlock]) -> tuple[RowBlock, Summary]:
+        columns = [np.concatenate([getattr(part, name) for part in parts]) for name in ("labels", "weights")]
+        rows = stacked([part.rows for part in parts])
+        block = RowBlock(number * NUMBERS_OF_PARTITION, rows, *columns)
+        told = {label: (label, count, weight) for label, count, weight in block.summary.labels}
+        in_order = tuple(told.get(label, (label, 0, 0.0)) for label in labels.tolist())
+        return block, replace(block.summary, labels=in_order)
+
+    pieces, _ = deal(blocks, problem, Plan(n, 1), cut)
+    joined_parts = pieces.grouped(n, lambda number, part: part.number, join)
+    return joined_parts.through(_numbered_apart)
+
+
+def _numbered_apart(pairs: Iterable[tuple[int, Any]]) -> Pairs:
+    for number, one in pairs:
+        yield number * NUMBERS_OF_PARTITION, one
 
 
 def first_positions(counts: dict[int, Places], first_rows: Any) -> dict[int, Places]:

@@ -13,6 +13,7 @@ certificate: |w - w*|^2 <= 2 (P(w) - P*) <= 2 tol max(1, P).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from odmlib._core.arrays import Floats
 from odmlib.data.dataset import Dataset, sound_rows
 from odmlib.machines.sodm import Sodm
 from odmlib.solvers.control import Control, SolverResult, WarmStart
-from odmlib.solvers.distributed.blocks import Block, Sums, solve_lbfgs, solve_newton
-from odmlib.spark.blocks import RowBlock, Whole
+from odmlib.solvers.distributed.blocks import Block, Sums, solve_dsvrg, solve_lbfgs, solve_newton
+from odmlib.spark.blocks import Classes, RowBlock, Whole
 from odmlib.spark.engine import Spread, task_threads, tree_sum
 from odmlib.spark.margins import MarginPart, margin_part
 
@@ -33,10 +34,10 @@ class SparkBlocks:
     """`Blocks` of solvers/distributed/blocks.py; `blocks` are kept."""
 
     def __init__(self, blocks: Spread, machine: Sodm, whole: Whole, n_features: int, bias: float, depth: int):
-        self.blocks, self.machine, self.classes = blocks, machine, whole.classes
-        self.bias, self.depth, self.numbers = bias, depth, whole.numbers
+        self.seed, self.depth, self.numbers = machine.options.seed, depth, whole.numbers
         self.n_columns = n_features + (bias > 0)
-        self.total_cost = float(machine.costs(np.array([sum(whole.class_weights)]))[0])
+        total_cost = float(machine.costs(np.array([sum(whole.class_weights)]))[0])
+        self.blocks = blocks.map(partial(_linear_block, machine, whole.classes, bias, total_cost)).ready()
 
     def sums(self, w: Floats, curved: bool = False) -> Sums:
         def part(block: Block, w: Floats) -> Floats:
@@ -47,8 +48,23 @@ class SparkBlocks:
         return float(total[n]), total[:n], total[n + 1 :].reshape(n, n) if curved else None
 
     def one_shot(self, sweeps: int) -> Floats:
-        seed = self.machine.options.seed
+        seed = self.seed
         return self._sum(lambda block, w: block.one_shot(seed, sweeps), np.zeros(0))
+
+    def block_rows(self) -> list[int]:
+        return [rows for rows, _ in self._measures]
+
+    def largest_curvature(self) -> float:
+        return max(curvature for _, curvature in self._measures)
+
+    @cached_property
+    def _measures(self) -> list[tuple[int, float]]:
+        found = self.blocks.map(lambda block: (block.rows.n_rows, block.largest_curvature())).collect()
+        return [one for _, one in found]
+
+    def svrg_steps(self, turn: int, snapshot: Floats, w: Floats, *numbers: Any) -> Floats:
+        number = self.numbers[turn % len(self.numbers)]
+        return self.blocks.map(lambda block: block.svrg_steps(snapshot, w, *numbers)).of_one(number)
 
     def margins(self, w: Floats) -> list[MarginPart]:
         """In the order of the blocks."""
@@ -62,15 +78,13 @@ class SparkBlocks:
         return tree_sum(self._run(of_block, w), self.numbers, self.depth)
 
     def _run(self, of_block: Callable[[Block, Floats], Any], w: Floats) -> Spread:
-        machine, bias, total_cost, classes = self.machine, self.bias, self.total_cost, self.classes
+        return self.blocks.map(lambda block: of_block(block, w))
 
-        def part(block: RowBlock) -> Any:
-            costs, signs = machine.costs(classes.row_weights(block)), classes.signs(block)
-            share = float(costs.sum() / total_cost)
-            rows = Block(block.rows, bias, signs, costs, machine.loss(), share, block.number)
-            return of_block(rows, w)
 
-        return self.blocks.map(part)
+def _linear_block(machine: Sodm, classes: Classes, bias: float, total_cost: float, block: RowBlock) -> Block:
+    costs, signs = machine.costs(classes.row_weights(block)), classes.signs(block)
+    share = float(costs.sum() / total_cost)
+    return Block(block.rows, bias, signs, costs, machine.loss(), share, block.number)
 
 
 def column_factors(blocks: Spread, whole: Whole, depth: int) -> Floats:
@@ -117,5 +131,11 @@ def solve_linear(
     spread = SparkBlocks(blocks, machine, whole, n_features, bias, depth)
     narrow = spread.n_columns <= NARROW_COLUMNS
     solver = {"auto": "newton" if narrow else "lbfgs"}.get(machine.options.solver, machine.options.solver)
-    result = (solve_newton if solver == "newton" else solve_lbfgs)(spread, control, start)
+    options = machine.options
+    solve = {
+        "newton": solve_newton,
+        "lbfgs": solve_lbfgs,
+        "dsvrg": partial(solve_dsvrg, eta=options.eta, inner_steps=options.inner_steps),
+    }[solver]
+    result = solve(spread, control, start)
     return result, spread.margins(result.weights) if np.isfinite(result.primal) else []

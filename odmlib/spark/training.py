@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from odmlib.machines.starting import weights_on
 from odmlib.model.functions import Function, KernelFunction, LinearFunction
 from odmlib.model.model import Model
 from odmlib.options import TrainOptions
-from odmlib.solvers.control import Control, SolverResult, WarmStart
+from odmlib.solvers.control import Callback, Control, Progress, SolverResult, WarmStart
 from odmlib.solvers.distributed.landmarks import coefficients
+from odmlib.spark.barrier import slots, together
 from odmlib.spark.blocks import Whole, joined
-from odmlib.spark.engine import Spread
+from odmlib.spark.engine import Kept, Spread
 from odmlib.spark.landmarks import feature_blocks, find_landmarks
-from odmlib.spark.levels import ClusterProblem, LevelRun
-from odmlib.spark.limits import check_options
+from odmlib.spark.levels import ClusterProblem, LevelRun, strata_blocks
+from odmlib.spark.limits import BARRIER, JOBS, check_options
 from odmlib.spark.linear import column_factors, scaled_columns, solve_linear
 from odmlib.spark.margins import MarginPart, margins_together
 
@@ -40,35 +41,72 @@ def train_blocks(
     files: bool = False,
     standardize: bool = False,
     init: Model | None = None,
+    engine: str = JOBS,
 ) -> Model:
     """Train on pairs of a RowBlock or Fault and its summary, of `files` or of a data frame; `depth`: of the
     tree of sums.
 
     `standardize` (linear machines): columns are divided by their standard deviations, and so are the weights
     afterwards; objective and gap are those of the divided columns. A column that never changes has no weight.
-    `init`: a linear machine to begin from.
+    `init`: a linear machine to begin from. `engine`: a job for every round, or one barrier stage for all of
+    them, which tells of its progress only afterwards.
     """
     started = time.perf_counter()
-    check_options(options)
-    control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
+    check_options(options, engine)
+    settings = Settings(options.but(callback=None), depth, files, standardize, init)
+    if engine == BARRIER:
+        model, told = _train_in_stage(settings, blocks, started)
+        for progress in told if options.callback is not None else ():
+            options.callback(progress)
+    else:
+        model = _train_spread(settings, blocks, 0.0, options.callback)
+    model.report["seconds"]["train"] = time.perf_counter() - started
+    return model
+
+
+class Settings(NamedTuple):
+    """The arguments of train_blocks."""
+
+    options: TrainOptions
+    depth: int
+    files: bool
+    standardize: bool
+    init: Model | None
+
+
+def _train_in_stage(settings: Settings, blocks: Spread, started: float) -> tuple[Model, list[Progress]]:
+    def train(blocks: Spread) -> tuple[Model, list[Progress]]:
+        told: list[Progress] = []
+        return _train_spread(settings, blocks, spent, told.append), told
+
+    options, spent = settings.options, time.perf_counter() - started
+    if options.solver != "dsvrg":
+        return together(blocks, train)
     kept = blocks.kept()
     try:
-        summaries = [summary for _, summary in kept.notes()]
-        assert not isinstance(options.class_weight, str)  # no caller lets it be
-        whole = joined(summaries, files, options.class_weight)
-        formula = formula_for(options, whole.n_features, lambda: whole.variance, lambda: math.nan)
-        machine = Sodm(replace(options, callback=None, init=None), whole.total_weight)
-        rows = kept.objects
-        if len({summary.n_features for summary in summaries}) > 1:
-            width = whole.n_features
-            rows = rows.map(lambda block: replace(block, rows=block.rows.with_features(width)))
-        with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
-            result, function, margins, notes = _train(
-                rows, machine, formula, whole, depth, control, standardize, init
-            )
+        problem, rows = _problem_of(kept, settings)
+        n = min(options.partitions or slots(blocks.frame), problem.whole.n_rows)
+        dealt = strata_blocks(rows, problem, n)
+        spent = time.perf_counter() - started
+        return together(dealt, train)
     finally:
         kept.release()
-    parameters = all_parameters(machine.parameters(), formula, options)
+
+
+def _train_spread(settings: Settings, blocks: Spread, spent: float, callback: Callback | None) -> Model:
+    """`spent`: seconds before this."""
+    options, depth, _, standardize, init = settings
+    started = time.perf_counter() - spent
+    control = Control(options.tol, options.max_iter, options.time_limit, callback, started)
+    kept = blocks.kept()
+    try:
+        problem, rows = _problem_of(kept, settings)
+        whole, formula = problem.whole, problem.formula
+        with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
+            result, function, margins, notes = _train(rows, problem, depth, control, standardize, init)
+    finally:
+        kept.release()
+    parameters = all_parameters(problem.machine.parameters(), formula, options)
     labels = whole.classes.labels
     model = Model(options.machine, formula, labels, whole.n_features, function, parameters, {})
     counts = {
@@ -88,16 +126,30 @@ def train_blocks(
     return model
 
 
+def _problem_of(kept: Kept, settings: Settings) -> tuple[ClusterProblem, Spread]:
+    """What is known of all rows, and the blocks at one width."""
+    options = settings.options
+    summaries = [summary for _, summary in kept.notes()]
+    assert not isinstance(options.class_weight, str)  # no caller lets it be
+    whole = joined(summaries, settings.files, options.class_weight)
+    formula = formula_for(options, whole.n_features, lambda: whole.variance, lambda: math.nan)
+    machine = Sodm(replace(options, init=None), whole.total_weight)
+    rows = kept.objects
+    if len({summary.n_features for summary in summaries}) > 1:
+        width = whole.n_features
+        rows = rows.map(lambda block: replace(block, rows=block.rows.with_features(width)))
+    return ClusterProblem(machine, formula, whole), rows
+
+
 def _train(
     blocks: Spread,
-    machine: Sodm,
-    formula: KernelFormula,
-    whole: Whole,
+    problem: ClusterProblem,
     depth: int,
     control: Control,
     standardize: bool,
     init: Model | None,
 ) -> Trained:
+    machine, formula, whole = problem.machine, problem.formula, problem.whole
     if formula.name == "linear":
         n_features, bias = whole.n_features, formula.bias
         factors = np.ones(n_features)
@@ -113,7 +165,6 @@ def _train(
         return result, function, margins, {}
     if machine.options.approx == "nystrom":
         return _train_nystrom(blocks, machine, formula, whole, depth, control)
-    problem = ClusterProblem(machine, formula, whole)
     result, vectors, margins = LevelRun(blocks, problem, control).solve()
     _require_finite(result)
     expansion = KernelFunction(formula, vectors.rows, vectors.signs * vectors.duals, rows=vectors.places)

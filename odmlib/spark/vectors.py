@@ -21,14 +21,16 @@ def vector_struct(dataset: DataFrame, name: str) -> Column:
     from pyspark.ml.linalg import VectorUDT
     from pyspark.sql import functions as F
 
+    # an array that is null in every row makes Spark's way to Arrow six times as slow: empty ones instead
+    nothing = F.array().cast("array<int>")
     if isinstance(dataset.schema[name].dataType, VectorUDT):
-        return F.unwrap_udt(F.col(_quoted(name)))
-    parts = {
-        "type": F.lit(1).cast("tinyint"),
-        "size": F.lit(None).cast("int"),
-        "indices": F.lit(None).cast("array<int>"),
-        "values": number_array(dataset, name),
-    }
+        inside = F.unwrap_udt(F.col(_quoted(name)))
+        parts = {key: inside[key] for key in ("type", "size", "indices", "values")}
+        parts["indices"] = F.coalesce(parts["indices"], nothing)
+    else:
+        values = number_array(dataset, name)
+        parts = {"type": F.lit(1).cast("tinyint"), "size": F.lit(None).cast("int")}
+        parts |= {"indices": nothing, "values": values}
     whole = F.struct(*(part.alias(key) for key, part in parts.items()))
     return F.when(F.col(_quoted(name)).isNull(), F.lit(None)).otherwise(whole)
 

@@ -30,8 +30,10 @@ WDBC = str(ROOT / "data" / "wdbc.txt")
         ("-s 6 -b 1", "-b 1 is not available with --spark"),
         ("-s 6 --margins x", "--margins is not available with --spark"),
         ("-s 6 -t sigmoid", "on Spark the kernel must be linear, rbf or poly, found sigmoid"),
+        ("-s 6 --engine barrier", 'engine "barrier" is for kernel linear and for approx nystrom'),
+        ("-s 6 --engine best", "engine must be one of jobs, barrier, found best"),
         ("-s 6 --partition dc", "on Spark the partition must be one of"),
-        ("-s 6 -t linear --solver dsvrg", "on Spark the solver must be auto, newton, lbfgs; found dsvrg"),
+        ("-s 6 -t linear --solver dsvrg", "on Spark solver dsvrg needs engine barrier"),
         (
             "-s 6 --approx nystrom --solver dcd",
             "the solver must be auto, newton, lbfgs; found dcd",
@@ -42,6 +44,11 @@ def test_what_is_not_available_is_told_before_spark_starts(tools, options, messa
     code, out, err = tools.train(f"{options} --spark local[2] {WDBC} m")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
+
+
+def test_the_engine_is_for_clusters(tools):
+    code, _, err = tools.train(f"-s 6 -t linear --engine barrier {WDBC} m")
+    assert code == 2 and "--engine is for --spark" in err
 
 
 def test_standard_input_is_not_for_clusters(tools):
@@ -108,7 +115,8 @@ def test_a_directory_becomes_a_model_file(tools, shared_session):
     os.mkdir("parts")
     for k in range(3):
         Path(f"parts/part-{k}").write_text("".join(lines[k::3]))
-    code, out, err = tools.train("-s 6 -t linear -c 1e-7 -w-1 2 --spark local[2] --json j --report r parts/")
+    words = "-s 6 -t linear -c 1e-7 -w-1 2 --spark local[2]"
+    code, out, err = tools.train(f"{words} --json j --report r parts/")
     assert (code, out) == (0, "")
     assert "odm-train: 569 rows, 30 features" in err and "converged after" in err
     report = json.loads(Path("j").read_text())
@@ -118,6 +126,9 @@ def test_a_directory_becomes_a_model_file(tools, shared_session):
     code, out, _ = tools.predict(f"{WDBC} parts.model o")
     right = sum(report["details"]["right"])
     assert code == 0 and f"({right}/569)" in out
+    code, _, _ = tools.train(f"{words} -q --engine barrier parts/ n")
+    weights = [Path(name).read_text().partition("weights")[2] for name in ("parts.model", "n")]
+    assert code == 0 and weights[0] == weights[1] != ""
     # a fault is one line with its place, and leaves no file
     with open("parts/part-1", "a") as stream:
         stream.write("1 3:1 2:1\n")

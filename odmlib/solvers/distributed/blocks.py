@@ -178,6 +178,22 @@ class Blocks(Protocol):
     def one_shot(self, sweeps: int) -> Floats: ...
 
 
+class VisitedBlocks(Blocks, Protocol):
+    """Blocks that stochastic steps visit one after the other."""
+
+    seed: int
+
+    def block_rows(self) -> list[int]:
+        """How many rows each block has."""
+        ...
+
+    def largest_curvature(self) -> float: ...
+
+    def svrg_steps(self, turn: int, snapshot: Floats, w: Floats, *numbers: Any) -> Floats:
+        """Those of the block whose turn it is; `numbers`: as of Block.svrg_steps."""
+        ...
+
+
 class LocalBlocks:
     """Blocks in this process, one after the other, each with all threads."""
 
@@ -193,6 +209,15 @@ class LocalBlocks:
 
     def one_shot(self, sweeps: int) -> Floats:
         return np.sum([block.one_shot(self.seed, sweeps) for block in self.blocks], axis=0)
+
+    def block_rows(self) -> list[int]:
+        return [block.rows.n_rows for block in self.blocks]
+
+    def largest_curvature(self) -> float:
+        return max(block.largest_curvature() for block in self.blocks)
+
+    def svrg_steps(self, turn: int, snapshot: Floats, w: Floats, *numbers: Any) -> Floats:
+        return self.blocks[turn % len(self.blocks)].svrg_steps(snapshot, w, *numbers)
 
 
 def split(problem: LinearProblem, partition: Places) -> list[Block]:
@@ -345,7 +370,7 @@ def _line_search(
 
 
 def solve_dsvrg(
-    blocks: LocalBlocks,
+    blocks: VisitedBlocks,
     control: Control,
     start: WarmStart | None = None,
     tuning: BlockTuning = TUNING,
@@ -354,22 +379,22 @@ def solve_dsvrg(
     inner_steps: int | None = None,
 ) -> SolverResult:
     """`eta` and `inner_steps` are the published algorithm's step size and steps per stage."""
-    m, fixed = blocks.n_rows, eta is not None
+    rows = blocks.block_rows()
+    m, fixed = sum(rows), eta is not None
     known = None if start is None else start.weights
     here = best = _point(blocks, np.zeros(blocks.n_columns) if known is None else known.copy())
-    steepest = max(block.largest_curvature() for block in blocks.blocks)
-    first_eta = tuning.svrg_step / (1.0 + m * steepest)
+    first_eta = tuning.svrg_step / (1.0 + m * blocks.largest_curvature())
     eta = first_eta if eta is None else eta
     stage = turn = used = 0
     while (status := control.step(stage, best.primal, best.gap, tuning.max_rounds)) is None:
         w, left = here.w, inner_steps or math.ceil(tuning.svrg_part * m)
         mu = here.gradient - here.w
         while left > 0:
-            block = blocks.blocks[turn % len(blocks.blocks)]
-            steps = min(left, block.rows.n_rows - used)
-            w = block.svrg_steps(here.w, w, mu, eta, steps, m, blocks.seed + turn, used)
+            n = rows[turn % len(rows)]
+            steps = min(left, n - used)
+            w = blocks.svrg_steps(turn, here.w, w, mu, eta, steps, m, blocks.seed + turn, used)
             left, used = left - steps, used + steps
-            if used == block.rows.n_rows:
+            if used == n:
                 turn, used = turn + 1, 0
             if (status := control.out_of_time()) is not None:
                 break
