@@ -192,6 +192,7 @@ class RowStore:
         self.class_rows = np.array(index["class_rows"], dtype=np.int64)  # by code, as stored
         self.class_weights = np.array(index["class_weights"], dtype=np.float64)  # sums of row weights
         self._places = [_Place(*place) for place in index["blocks"]]
+        self._firsts = np.cumsum([0, *(place.n_rows for place in self._places)]).tolist()
         self._stream = stream
         self._sound: set[int] = set()  # blocks that have been checked
         self.passes = 0
@@ -313,27 +314,27 @@ class RowStore:
         for block in self.blocks():
             sample.add(block.rows, block.codes, block.weights)
 
-    def blocks(self) -> Iterator[StoredBlock]:
-        """All blocks in order. The arrays of one are good until the next but one is asked for."""
+    def blocks(self, order: NDArray[np.int64] | None = None) -> Iterator[StoredBlock]:
+        """All blocks, as they lie in the file or in another order. The arrays of one are good until the next
+        but one is asked for."""
         self.passes += 1
-        with _ahead(self._read_blocks(), 1) as blocks:
+        numbers = range(self.n_blocks) if order is None else order.tolist()
+        with _ahead(self._read_blocks(numbers), 1) as blocks:
             yield from blocks
 
-    def _read_blocks(self) -> Iterator[StoredBlock]:
+    def _read_blocks(self, numbers: Iterable[int]) -> Iterator[StoredBlock]:
         buffers = [bytearray() for _ in range(4)]  # at work: 2; waiting: 1; being read: 1
-        first = 0
-        for number, place in enumerate(self._places):
-            buffer = buffers[number % len(buffers)]
-            if len(buffer) < place.n_bytes:
-                buffer = buffers[number % len(buffers)] = bytearray(place.n_bytes)
-            yield self._read_block(number, place, first, buffer)
-            first += place.n_rows
+        for turn, number in enumerate(numbers):
+            place, slot = self._places[number], turn % len(buffers)
+            if len(buffers[slot]) < place.n_bytes:
+                buffers[slot] = bytearray(place.n_bytes)
+            yield self._read_block(number, place, self._firsts[number], buffers[slot])
 
     def _read_block(self, number: int, place: _Place, first: int, buffer: bytearray) -> StoredBlock:
         view = memoryview(buffer)[: place.n_bytes]
         filled = 0
         while filled < len(view):
-            with _errors_named(self.path):
+            with errors_named(self.path):
                 count = os.preadv(
                     self._stream.fileno(), [view[filled : filled + READ_BYTES]], place.start + filled
                 )
@@ -428,7 +429,7 @@ def _read_index(stream: IO[bytes], path: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _errors_named(path: str) -> Iterator[None]:
+def errors_named(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -110,7 +110,7 @@ class StreamedFit:
         n_tasks = len(folds) * self.n_outputs
         most = max(1, options.cache_bytes // 4 // (8 * KEPT_VECTORS * (self.store.n_features + 1)))
         side_by_side = min(n_tasks, most, 64)
-        passes = Passes(self.store, n_tasks, side_by_side)
+        passes = Passes(self.store, n_tasks, side_by_side, options.seed)
         for fold, (rows_left, left) in zip(folds, sums, strict=True):
             machine = MACHINES[options.machine](
                 dataclasses.replace(options, callback=None), float(left.sum())

@@ -100,13 +100,27 @@ def test_a_class_without_weight_is_refused_as_in_memory():
         assert messages[0] == messages[1]
 
 
-def test_wide_sparse_rows():
+def wide(n_classes=2):
     random = np.random.default_rng(0)
     X = csr_array(random.normal(size=(400, 3000)) * (random.random((400, 3000)) < 0.01))
-    y = random.choice([1, -1], 400)
-    streamed = odmlib.train_stream(blocks_of(X, y), cache_mb=1)
-    check_same(streamed, odmlib.train(X, y, kernel="linear"))
-    assert streamed.report["solver"] == "lbfgs"
+    return X, random.integers(n_classes, size=400)
+
+
+@pytest.mark.parametrize(("machine", "solver"), [("odm", "dcd"), ("svm", "dcd"), ("odml", "lbfgs")])
+def test_wide_sparse_rows(machine, solver):
+    X, y = wide()
+    streamed = odmlib.train_stream(blocks_of(X, y), machine=machine, cache_mb=1)
+    check_same(streamed, odmlib.train(X, y, kernel="linear", machine=machine))
+    assert streamed.report["solver"] == solver
+
+
+def test_several_classes_of_wide_rows():
+    X, y = wide(n_classes=4)
+    weights = np.arange(len(y)) % 7 / 4  # sums of these are exact
+    how = {"class_weight": {0: 3.0}, "machine": "svm"}
+    streamed = odmlib.train_stream(blocks_of(X, y, weights=weights), cache_mb=1, **how)
+    trained = odmlib.train(X, y, kernel="linear", sample_weight=weights, multiclass="ovr", **how)
+    check_same(streamed, trained)
 
 
 def test_rows_sorted_by_class_are_no_trap():

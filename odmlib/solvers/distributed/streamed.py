@@ -1,15 +1,17 @@
-"""Linear machines on rows in a file (data/row_store.py): newton and lbfgs of blocks.py, a pass per round.
+"""Linear machines on rows in a file (data/row_store.py): a pass per round of newton, dcd or lbfgs.
 
     min_w  P(w) = 1/2 |w|^2 + sum_i loss_i(y_i <w, x_i>)
 
-What costs is a pass over the file. A sample of the rows, which stays in memory, saves passes twice: the start
-is the solution of the problem on the sample with its costs scaled up, and lbfgs takes the sample's Hessian
-for that of all rows, so that it steps nearly as Newton's method does although a pass sums gradients only.
-Several tasks (one-vs-rest, folds) work side by side, and each pass serves all of them.
+What costs is a pass over the file. Few columns: newton (blocks.py). Many columns: dcd, which improves duals
+block by block (dual_passes.py). Where that does not get on, and for ODM^L, whose variance ties all duals
+together: lbfgs (blocks.py). A sample of the rows, which stays in memory, saves passes twice: the start is the
+solution of the problem on the sample with its costs scaled up, and lbfgs takes the sample's Hessian for that
+of all rows, so that it steps nearly as Newton's method does although a pass sums gradients only. Several
+tasks (one-vs-rest, folds) work side by side, and each pass serves all of them.
 
-A hinge (SVM, ODM^L) is smoothed: a parabola of width g around the kink (SmoothedLoss). Its slopes are
-multipliers p_i in [0, h c_i] of the hinge itself, so that every pass also tells the duality gap of the
-problem itself: with b_i = h c_i,
+For newton and lbfgs a hinge (SVM, ODM^L) is smoothed: a parabola of width g around the kink (SmoothedLoss).
+Its slopes are multipliers p_i in [0, h c_i] of the hinge itself, so that every pass also tells the duality
+gap of the problem itself: with b_i = h c_i,
 
     P - D = 1/2 |grad P_g(w)|^2 + sum_i ( b_i max(0, 1-z_i) - p_i (1-z_i) ),
 
@@ -35,8 +37,10 @@ from odmlib._core.vectors import inner
 from odmlib.data.row_store import RowStore, StoredBlock
 from odmlib.errors import OdmError
 from odmlib.losses.loss import MarginLoss, MeanVarianceLoss, SmoothedLoss
-from odmlib.solvers.control import STOPPED, Control, SolverResult, WarmStart, relative_gap
+from odmlib.solvers.control import MAX_ITER, STOPPED, Control, SolverResult, WarmStart, relative_gap
 from odmlib.solvers.distributed.blocks import SmoothedSums, solve_lbfgs, solve_newton
+from odmlib.solvers.distributed.dual_passes import TUNING as DUAL
+from odmlib.solvers.distributed.dual_passes import DualTuning, solve_dual_passes
 from odmlib.solvers.linalg.conjugate_gradients import conjugate_gradients
 from odmlib.solvers.linalg.dense import PositiveFactor
 from odmlib.solvers.problem import LinearProblem
@@ -59,6 +63,7 @@ class StreamTuning:
     shrinking: float = 0.3  # of the width in one go, at most
     smoothing_part: float = 0.3  # of the allowed gap that the smoothing may use
     least_width: float = 1e-9
+    dual: DualTuning = DUAL
 
 
 TUNING = StreamTuning()
@@ -109,11 +114,12 @@ OfBlock = Callable[[StoredBlock], list[Any]]  # what is added up over all blocks
 class Passes:
     """Passes over a store that several tasks share: one starts when all tasks at work wait for one."""
 
-    def __init__(self, store: RowStore, n_tasks: int, side_by_side: int):
+    def __init__(self, store: RowStore, n_tasks: int, side_by_side: int, seed: int = 0):
         self.store = store
+        self._order = np.random.default_rng(seed)
         self._to_come = n_tasks - side_by_side
         self._working = side_by_side
-        self._waiting: dict[int, tuple[OfBlock, Callable[[], str | None]]] = {}
+        self._waiting: dict[int, tuple[OfBlock, Callable[[], str | None], bool]] = {}
         self._answers: dict[int, Any] = {}
         self._turn = threading.Condition()
 
@@ -127,10 +133,12 @@ class Passes:
             if self._waiting and len(self._waiting) == self._working:
                 self._run()
 
-    def sums(self, task: int, of_block: OfBlock, over: Callable[[], str | None]) -> list[Any]:
-        """The sums over all blocks, in their order; `over` is asked between two blocks."""
+    def sums(
+        self, task: int, of_block: OfBlock, over: Callable[[], str | None], shuffled: bool = False
+    ) -> list[Any]:
+        """The sums over all blocks, in their order or in random order; `over` is asked between two blocks."""
         with self._turn:
-            self._waiting[task] = of_block, over
+            self._waiting[task] = of_block, over, shuffled
             if len(self._waiting) == self._working:
                 self._run()
             while task not in self._answers:
@@ -147,9 +155,11 @@ class Passes:
         """One pass for all that wait; the lock is held, and nobody else has anything to do."""
         waiting, self._waiting = self._waiting, {}
         totals: dict[int, Any] = {}
+        shuffled = any(one[2] for one in waiting.values())
+        order = self._order.permutation(self.store.n_blocks) if shuffled else None
         try:
-            for block in self.store.blocks():
-                for task, (of_block, over) in waiting.items():
+            for block in self.store.blocks(order):
+                for task, (of_block, over, _) in waiting.items():
                     if (status := over()) is not None:
                         raise PassEnded(status)
                     part = of_block(block)
@@ -208,8 +218,8 @@ class StreamedTask:
             return [losses, gradient, hessian, *self._smoothing(margins, problem.costs)]
 
         losses, gradient, hessian, difference, gaps = self.passes.sums(self.number, part, self.over)
-        if curved and self.smoothed is not None and self.smoothed.variance > 0:
-            hessian = hessian - 2 * self.smoothed.variance / self.total_cost * np.outer(self.q, self.q)
+        if curved and self.variance:
+            hessian = hessian - 2 * self.variance / self.total_cost * np.outer(self.q, self.q)
         slope = w + gradient
         primal = 0.5 * inner(w, w) + losses + difference
         self.last = w, primal, 0.5 * inner(slope, slope), gaps
@@ -227,7 +237,7 @@ class StreamedTask:
         return LinearProblem(Rows(block.rows, self.bias), self.side.signs(block.codes), costs, loss)
 
     def _centre_at(self, w: Floats) -> None:
-        if self.smoothed is not None and self.smoothed.variance > 0:
+        if self.smoothed is not None and self.variance:
             self.smoothed.centre = inner(w, self.q) / self.total_cost
 
     def _smoothing(self, margins: Floats, costs: Floats) -> tuple[float, float]:
@@ -243,7 +253,7 @@ class StreamedTask:
 
     def find_mean(self) -> None:
         """q, in one pass, where the loss has a variance."""
-        if self.smoothed is None or self.smoothed.variance == 0:
+        if not self.variance:
             return
 
         def part(block: StoredBlock) -> list[Any]:
@@ -274,7 +284,7 @@ class StreamedTask:
         self._centre_at(w)
         rows, threads = self.sampled.rows, self.threads
         curvatures = self.sampled.slopes_and_curvatures(self.sampled.margins(w, threads), threads)[2]
-        variance = 0.0 if self.smoothed is None else self.smoothed.variance
+        variance = self.variance
         if self.n_columns <= self.tuning.explicit_columns:
             hessian = rows.gram(curvatures, threads)
             if variance:
@@ -290,6 +300,11 @@ class StreamedTask:
 
         accuracy = self.tuning.cg_accuracy * math.sqrt(inner(v, v))
         return conjugate_gradients(product, v, lambda r: r / diagonal, accuracy, self.tuning.cg_steps)[0]
+
+    @property
+    def variance(self) -> float:
+        """The weight of the variance, which only ODM^L has."""
+        return 0.0 if self.smoothed is None else self.smoothed.variance
 
     def prefers_newton(self) -> bool:
         """Few columns: a pass can sum their Hessian, and few passes are worth that."""
@@ -324,9 +339,14 @@ def _solve(
     task.find_mean()
     found = first_weights(task.sampled, task.loss)
     w = np.zeros(task.n_columns) if found is None else found
-    task.choose_width(w, control.tol)
     newton = task.prefers_newton()
     done, bound = 0, -math.inf
+    if not newton and not task.variance:
+        result = solve_dual_passes(task, control, w, task.tuning.dual)
+        if result.status != MAX_ITER or control.left(result.iterations) == 0:
+            return result
+        done, bound, w = result.iterations, result.dual, result.weights
+    task.choose_width(w, control.tol)
     while True:
         part = control.part(
             max_iter=control.left(done),
