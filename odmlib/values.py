@@ -40,6 +40,15 @@ def shown_value(value: Any) -> str:
     return repr(value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "row"), counted(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def _plain(text: str) -> str:
     """Refuse what only Python takes for a number: `1_000`, digits of other scripts."""
     if "_" in text or not text.isascii():

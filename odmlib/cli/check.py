@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from odmlib.cli.common import one_line, run_tool
 from odmlib.cli.parser import ToolParser, positive_whole_number
 from odmlib.cli.tables import add_table_options, is_table
-from odmlib.values import read_whole
+from odmlib.values import counted, read_whole
 
 if TYPE_CHECKING:
     from odmlib.data.checking import DataCheck
@@ -81,7 +81,6 @@ def make_parser() -> ToolParser:
 
 
 def lines(check: DataCheck, quiet: bool) -> Iterator[str]:
-    from odmlib.data.advice import counted
 
     name = one_line(check.name)
     for fault in check.faults:

@@ -100,10 +100,10 @@ def run(argv: Sequence[str]) -> int:
     step(f"Output model: {model}")
     if testing is None:
         return 0
-    # ranges know the ends of the interval
-    again = words_of(words, {"--norm"} if by_row else {*TABLE_FLAGS, "--zero-based"})
-    again += ["--zero-based"] if by_row and arguments.zero_based else ["-r", ranges]
-    again = [*again, testing]
+    if by_row:
+        again = [*words_of(words, {"--norm", "--zero-based"}), testing]
+    else:  # ranges know the ends of the interval
+        again = [*words_of(words, {*TABLE_FLAGS, "--zero-based"}), "-r", ranges, testing]
     step("Scaling testing data...", ["odm-scale", *again], test_scaled)
     given = scale.scale([*again, *arguments.quiet * ["-q"]], test_scaled)
     predicting = [*(["-b", "1"] if arguments.probability else []), *(["--csv"] if given.texts else [])]

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from odmlib.values import counted
+
 if TYPE_CHECKING:
     from odmlib.data.dataset import Dataset
     from odmlib.data.problem import Problem
@@ -189,15 +191,6 @@ def kernel_advice(found: dict[str, Any]) -> Iterator[str]:
 
 def is_wide_and_sparse(found: dict[str, Any]) -> bool:
     return found["features"] > WIDE_DATA and found["density"] < SPARSE
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things in words.
-
-    >>> counted(1, "row"), counted(2, "row")
-    ('1 row', '2 rows')
-    """
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _shown(value: float) -> str:

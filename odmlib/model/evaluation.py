@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from odmlib.model.model import Model
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Evaluation:
     """What a model says of rows whose labels it knows."""
 
@@ -54,6 +54,10 @@ class Evaluation:
             if probabilities is not None:
                 probabilities[part] = model.probabilities_for(scores)
         return cls(model.labels, codes, predicted, margins, scores_of, probabilities, len(given) - n)
+
+    def __repr__(self) -> str:
+        rows = f"n_rows={self.n_rows}, n_unknown={self.n_unknown}"
+        return f"Evaluation(accuracy={self.accuracy:g}, {rows}, {len(self.labels)} classes)"
 
     @property
     def n_rows(self) -> int:

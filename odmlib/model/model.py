@@ -19,7 +19,7 @@ from odmlib.model.functions import Function, KernelFunction, LinearFunction
 from odmlib.model.schemes import margins_of, winners
 from odmlib.names import CONVERTED
 from odmlib.threads import resolve_threads
-from odmlib.values import shown_value
+from odmlib.values import counted, shown_value
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BLOCK_SCORES = 1 << 23  # outputs held at a time while predicting: 64 MB
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Model:
     """A trained machine.
 
@@ -59,7 +59,11 @@ class Model:
 
     def __repr__(self) -> str:
         support = "" if self.n_support is None else f", {self.n_support} support vectors"
-        classes = f"{self.n_classes} classes" if self.n_classes > 2 else f"labels {show_labels(self.labels)}"
+        if self.is_regression:
+            classes = counted(self.n_outputs, "output")
+        else:
+            few = self.n_classes <= 2
+            classes = f"labels {show_labels(self.labels)}" if few else f"{self.n_classes} classes"
         return (
             f"<odmlib.Model {self.machine}, {self.formula.name} kernel, {self.n_features} features, {classes}"
             f"{support}, {self.report.get('status', 'untrained')}>"
@@ -189,6 +193,8 @@ class Model:
 
     def require_probabilities(self) -> None:
         """Raise ParameterError unless the model was trained with probability=True."""
+        if self.is_regression or self.machine == "odmo":
+            raise ParameterError(f"machine {self.machine} has no probabilities: it tells no classes apart")
         if "probability_slopes" not in self.extras:
             none = "the model holds no probabilities; train it with"
             raise ParameterError(f"{none} probability=True", shell=f"{none} odm-train -b 1")
@@ -213,10 +219,8 @@ class Model:
     def interval(self, coverage: float) -> tuple[float, float]:
         """What is added to a prediction to get the ends of its interval."""
         if "residual_scores" not in self.lists:
-            raise ParameterError(
-                "the model holds no residuals of left-out rows; train it with odm-train --coverage 1 (in "
-                "Python: coverage=True)"
-            )
+            none = "the model holds no residuals of left-out rows; train it with"
+            raise ParameterError(f"{none} coverage=True", shell=f"{none} odm-train --coverage 1")
         scores, levels = (np.array(self.lists[f"residual_{name}"]) for name in ("scores", "levels"))
         missed = (1 - coverage) / 2 * (1 + 1e-12)
         below, above = np.flatnonzero(levels <= missed), np.flatnonzero(1 - levels <= missed)
@@ -256,10 +260,8 @@ class Model:
         from odmlib.model.label_sets import threshold_for
 
         if "coverage_margins" not in self.extras:
-            raise ParameterError(
-                "the model holds no numbers for label sets; train it with odm-train --coverage 1 (in Python: "
-                "coverage=True)"
-            )
+            none = "the model holds no numbers for label sets; train it with"
+            raise ParameterError(f"{none} coverage=True", shell=f"{none} odm-train --coverage 1")
         return threshold_for(self.extras["coverage_margins"], coverage)
 
     def labels_for(self, scores: Floats) -> NDArray:
@@ -329,9 +331,18 @@ class Model:
         return b"".join(model_text(self))
 
     def score(self, X: Any, y: Any, threads: int | None = None) -> float:
-        """The accuracy on these rows, 0 to 1; a label that the model does not know counts as wrong."""
-        given = np.asarray(y).ravel()
+        """The accuracy on these rows, 0 to 1; a label that the model does not know counts as wrong.
+
+        Regression: R^2, the part of the targets' variance that the predictions explain; the mean over the
+        outputs.
+        """
         predicted = self.predict(X, threads)
+        if self.is_regression:
+            from odmlib.data.problem import check_targets
+            from odmlib.model.regression import r_squared
+
+            return r_squared(predicted, check_targets(y))
+        given = np.asarray(y).ravel()
         if len(given) != len(predicted):
             raise ParameterError(f"X has {len(predicted)} rows but y has {len(given)} labels")
         return float(np.mean(predicted == given))

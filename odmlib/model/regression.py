@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from odmlib._core.arrays import Floats
+from odmlib.errors import ParameterError
+from odmlib.values import counted
 
 
 class RegressionMeasures(NamedTuple):
@@ -34,6 +36,27 @@ def regression_measures(predicted: Floats, targets: Floats) -> RegressionMeasure
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation = np.square(first @ second) / ((first @ first) * (second @ second))
     return RegressionMeasures(error, float(correlation))
+
+
+def r_squared(predicted: Floats, targets: Floats) -> float:
+    """The part of the targets' variance that is explained, as scikit-learn's r2_score: the mean over outputs.
+
+    >>> r_squared(np.array([1.0, 2.0, 4.0]), np.array([[1.0], [2.0], [3.0]]))
+    0.5
+    """
+    predicted = predicted.reshape(len(predicted), -1)
+    if len(predicted) != len(targets):
+        raise ParameterError(f"X has {len(predicted)} rows but y has {len(targets)} targets")
+    if predicted.shape != targets.shape:
+        outputs, columns = (
+            counted(len(one.T), what) for one, what in ((predicted, "output"), (targets, "column"))
+        )
+        raise ParameterError(f"the model has {outputs} but y has {columns}")
+    errors = np.square(predicted - targets).sum(axis=0)
+    spreads = np.square(targets - targets.mean(axis=0)).sum(axis=0)
+    unexplained = np.where(errors == 0, 0.0, 1.0)  # where the targets are all the same
+    np.divide(errors, spreads, out=unexplained, where=spreads > 0)
+    return float(np.mean(1 - unexplained))
 
 
 def _in_unit(numbers: Floats) -> Floats:

@@ -20,7 +20,7 @@ from odmlib.model.text_writer import check_numbers
 from odmlib.options import TrainOptions, option_fields
 from odmlib.selection import cross_validation as validation
 from odmlib.selection.compressing import compress_trained
-from odmlib.selection.cross_validation import CrossValidation
+from odmlib.selection.cross_validation import CrossValidation, TargetValidation
 from odmlib.selection.leave_one_out import (
     LeaveOneOut,
     LeftOutTargets,
@@ -95,10 +95,11 @@ def leave_one_out(X: Any, y: Any, **options: Any) -> LeaveOneOut | LeftOutTarget
     return leave_one_out_of(model, problem, settings)
 
 
-def cross_validate(X: Any, y: Any, folds: int = 5, **options: Any) -> CrossValidation:
+def cross_validate(X: Any, y: Any, folds: int = 5, **options: Any) -> CrossValidation | TargetValidation:
     """Train on all folds but one and predict that one, in turn. Takes what `train` takes.
 
-    The folds are stratified, and the same seed gives the same ones. `odm-train -v` does the same.
+    The folds are stratified, and the same seed gives the same ones. `odm-train -v` does the same. Regression
+    has a result of its own: `measures` instead of `accuracy`.
 
     >>> import odmlib
     >>> X, y = odmlib.read_data("data/iris.txt")
@@ -112,7 +113,8 @@ def cross_validate(X: Any, y: Any, folds: int = 5, **options: Any) -> CrossValid
     problem.require_classes(settings.machine)
     if (message := targets_message(problem)) is not None:
         warnings.warn(message, DataWarning, stacklevel=2)
-    result = validation.cross_validate(problem, settings, int(folds))
+    validated = validation.cross_validate if problem.targets is None else validation.cross_validate_targets
+    result = validated(problem, settings, int(folds))
     if result.unfinished:
         warnings.warn(
             f"training did not converge in {result.unfinished} of {result.n_folds} folds",

@@ -307,8 +307,11 @@ def test_easy_on_sparse_data(run):
         words = np.unique(random.integers(2, 6000, size=20))
         lines.append(f"{k % 2} 1:{1 + 9 * (k % 2)} " + " ".join(f"{word}:{k % 7 + 1}" for word in words))
     Path("text").write_text("\n".join(lines))
-    result = run(easy.main, "-v 3 text")
+    Path("new").write_text("\n".join(lines[:9]))
+    result = run(easy.main, "-v 3 text new")
     assert result.code == 0
+    assert "$ odm-scale --norm l2 new > new.scale\n" in result.out
+    assert len(Path("new.predict").read_text().splitlines()) == 9
     assert "The data are sparse: --norm l2 -t linear -log2c -5,3,2 --extend 2\n" in result.out
     assert "$ odm-scale --norm l2 text > text.scale\n" in result.out
     assert load_model("text.model").formula.name == "linear" and "text.range" not in files()

@@ -215,8 +215,7 @@ def test_label_sets_refused(tools):
     outcome = tools.predict("--coverage 0.9 d m out")
     assert outcome.code == 1
     assert outcome.err == (
-        "odm-predict: the model holds no numbers for label sets; train it with odm-train --coverage 1 "
-        "(in Python: coverage=True)\n"
+        "odm-predict: the model holds no numbers for label sets; train it with odm-train --coverage 1\n"
     )
     for words, message in [
         ("--coverage 1", "expected a number above 0 and below 1, found '1'"),

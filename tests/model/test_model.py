@@ -69,3 +69,32 @@ def test_cross_validate_is_that_of_the_tool(data):
 
 def test_public_names_only():
     assert dir(odmlib) == sorted(odmlib.__all__)
+
+
+def test_regression_shows_its_outputs_and_scores_as_scikit_learn(data):
+    metrics = pytest.importorskip("sklearn.metrics")
+    X, t = data[0], np.stack([data[0][:, 0] ** 2, 5 + data[0][:, 1]], axis=1)
+    one, two = odmlib.train(X, t[:, 0], machine="odmr"), odmlib.train(X, t, machine="odmr")
+    assert "3 features, 1 output, " in repr(one) and "3 features, 2 outputs, " in repr(two)
+    assert one.score(X, t[:, 0]) == pytest.approx(metrics.r2_score(t[:, 0], one.predict(X)))
+    assert two.score(X, t) == pytest.approx(metrics.r2_score(t, two.predict(X)))
+    assert one.score(X, np.ones(40)) == 0.0  # as scikit-learn: nothing varies, and the model errs
+    with pytest.raises(odmlib.ParameterError, match=r"2 outputs .* 1 column"):
+        two.score(X, t[:, 0])
+    with pytest.raises(odmlib.ParameterError, match="40 rows but y has 3"):
+        one.score(X, [1.0, 2, 3])
+    with pytest.raises(odmlib.ParameterError, match="odmr has no probabilities"):
+        one.predict_proba(X)
+    with pytest.raises(odmlib.ParameterError, match=r"train it with coverage=True$"):
+        one.predict_interval(X)
+
+
+def test_models_are_compared_as_objects(data):
+    model = odmlib.train(*data)
+    again = odmlib.load_model(model.to_bytes())
+    assert model == model and model != again and len({model, again, model}) == 2
+
+
+def test_an_evaluation_is_shown_in_a_line(data):
+    assert repr(odmlib.train(*data).evaluate(*data)).startswith("Evaluation(accuracy=")
+    assert len(repr(odmlib.train(*data).evaluate(*data))) < 200

@@ -99,3 +99,11 @@ def test_intervals_hold_as_many_targets_as_promised():
         assert np.array_equal(again.predict_interval(new, 0.8), ends)
         assert width[-1] < ends[0, 1] - ends[0, 0]
     assert np.mean(inside) == pytest.approx(0.8, abs=0.03)
+
+
+def test_cross_validation_in_python_measures_targets():
+    X, t = some()
+    found = odmlib.cross_validate(X, t, folds=4, machine="odmr", tol=1e-7)
+    assert found.measures.mean_squared_error == mean_squared_error(X, t, {})
+    assert found.n_folds == 4 and found.predicted.shape == (70, 1)
+    assert "array" not in repr(found)
