@@ -213,7 +213,7 @@ class _Run:
             if self.fine or not gap <= target or end.gap - gap <= COARSE_PART * target:
                 break
             self.fine = True
-        rounding = end.gap - gap
+        rounding = max(0.0, end.gap - gap)
         if rounding <= SMALL_PART * target:  # more could never be made up for
             gap += rounding
         self.now = Certificate(objective, relaxed, gap, misplaced)
