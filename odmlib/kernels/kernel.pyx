@@ -137,7 +137,11 @@ cdef class Kernel:
     @property
     def most_nonzeros(self):
         """Of any row."""
-        return 0 if self._precomputed else int(np.diff(np.asarray(self._starts)).max(initial=0))
+        cdef index_t i, most = 0
+        if not self._precomputed:
+            for i in range(self.n_rows):
+                most = max(most, self._starts[i + 1] - self._starts[i])
+        return most
 
     def bound(self):
         """No value is larger in size; without the shift."""

@@ -1,4 +1,4 @@
-"""Sums over vectors: right, for any shape, and by one thread."""
+"""Sums over vectors: right, for any shape, and by one thread. Rows taken out of CSR arrays."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import sparse
 
-from odmlib._core.vectors import inner
+from odmlib._core.vectors import inner, taken_rows
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 15, 16, 17, 1000, 20_011])
@@ -51,3 +52,25 @@ for machine in ("mcodm", "odm"):
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     assert all(float(part) < 1.2 for part in run.stdout.split()), run.stdout
+
+
+def test_taken_rows_are_those_of_scipy():
+    rng = np.random.default_rng(3)
+    whole = sparse.random_array((40, 7), density=0.3, format="csr", rng=rng)
+    indptr = whole.indptr.astype(np.int64)
+    for n in (0, 1, 5, 90):
+        rows = rng.integers(0, 40, n)  # in any order, some of them twice
+        starts, columns, values = taken_rows(indptr, rows, whole.indices, whole.data)
+        part = whole[rows]
+        assert starts.tolist() == part.indptr.tolist()
+        assert columns.dtype == whole.indices.dtype and columns.tolist() == part.indices.tolist()
+        assert values.tolist() == part.data.tolist()
+
+
+def test_rows_that_are_not_there_are_refused():
+    indptr, values = np.array([0, 2, 3]), np.ones(3)
+    for row in (-1, 2):
+        with pytest.raises(IndexError, match=f"no row {row} among 2"):
+            taken_rows(indptr, np.array([0, row]), values)
+    with pytest.raises(ValueError, match="3 values of the rows"):
+        taken_rows(indptr, np.array([0]), values[:2])

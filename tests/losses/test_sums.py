@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from odmlib.losses.loss import BandLoss
-from odmlib.losses.sums import along_line, slopes_and_curvatures, value_and_gap, values
+from odmlib.losses.sums import along_line, slopes_and_curvatures, steepest_slopes, value_and_gap, values
 
 THETA, NU = 0.2, 0.5
 CHUNK = 1 << 14
@@ -101,3 +101,18 @@ def test_lengths_must_agree():
         slopes_and_curvatures(BandLoss(0.0, 0.0), np.zeros(3), np.zeros(4))
     with pytest.raises(ValueError, match="of different lengths"):
         value_and_gap(BandLoss(0.0, 0.0), np.zeros(4), np.zeros(3), np.zeros(3))
+
+
+def test_steepest_slopes_are_met_within_the_errors(numbers):
+    margins, _, costs = numbers[:3]
+    loss, errors = BandLoss(THETA, NU), np.random.default_rng(0).random(len(margins))
+    found = steepest_slopes(loss, margins, errors, costs)
+    among = [
+        np.abs(slopes_and_curvatures(loss, margins + t * errors, costs)[1]) for t in np.linspace(-1, 1, 21)
+    ]
+    np.testing.assert_array_equal(found, np.max(among, axis=0))
+
+
+def test_errors_are_of_all_rows():
+    with pytest.raises(ValueError, match="margins and errors"):
+        steepest_slopes(BandLoss(THETA, NU), np.zeros(3), np.zeros(2), np.ones(3))

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from odmlib._core.arrays import Floats
+from odmlib._core.vectors import inner
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import BandLoss, MarginLoss, MeanVarianceLoss
@@ -74,13 +75,18 @@ def score_errors(kernel: Kernel, coefficients: Floats, float64: bool, summed: fl
     by default that of one sum in float64, or of sums that float32 rows were added to in many steps.
     """
     part, slope = _value_errors(kernel, float64)
-    sums, norms, most = np.abs(coefficients), kernel.squared_norms(), sizes(kernel)
+    sums, most = np.abs(coefficients), sizes(kernel)
     if summed is None:
         summed = UNIT64 * (np.count_nonzero(coefficients) + 2 if float64 else 8 * kernel.n_rows)
     part += summed
-    errors = np.multiply.outer(part * most, _weighted(most, sums))
+    one = coefficients.ndim == 1
+    errors = part * inner(most, sums) * most if one else np.multiply.outer(part * most, _weighted(most, sums))
     if slope:
-        errors += slope * (np.multiply.outer(norms, sums.sum(axis=0)) + _weighted(norms, sums))
+        norms = kernel.squared_norms()
+        if one:
+            errors += slope * (norms * sums.sum() + inner(norms, sums))
+        else:
+            errors += slope * (np.multiply.outer(norms, sums.sum(axis=0)) + _weighted(norms, sums))
     return errors
 
 
@@ -90,12 +96,13 @@ def _weighted(weights: Floats, columns: Floats) -> Floats:
 
 def sizes(kernel: Kernel) -> Floats:
     """h with |k(x_i, x_j)| <= h_i h_j."""
-    formula, norms = kernel.formula, kernel.squared_norms()
+    formula = kernel.formula
+    if formula.name not in ("linear", "poly"):
+        return np.full(kernel.n_rows, math.sqrt(kernel.bound()))
+    norms = kernel.squared_norms()
     if formula.name == "linear":
         return np.sqrt(norms + formula.bias**2)
-    if formula.name == "poly":
-        return np.sqrt((formula.gamma * norms + abs(formula.coef0)) ** formula.degree + formula.bias**2)
-    return np.full(kernel.n_rows, math.sqrt(kernel.bound()))
+    return np.sqrt((formula.gamma * norms + abs(formula.coef0)) ** formula.degree + formula.bias**2)
 
 
 def _value_errors(kernel: Kernel, float64: bool) -> tuple[float, float]:

@@ -435,6 +435,7 @@ cdef class LinearState(McodmState):
     cdef Rows rows
     cdef readonly index_t n_columns
     cdef readonly object weights        # w[column, class] with its padding
+    cdef object lengths, terms          # |x_i|, and the rounding of a sum over the row's values
     cdef object dense, listed           # arrays that only the struct points to
     cdef index_t[::1] items, blocks, order  # rows with weight and values, their blocks, and the epoch's order
     cdef uint8_t[::1] pause, calm       # epochs to skip a row; how often in a row it was found calm
@@ -450,6 +451,7 @@ cdef class LinearState(McodmState):
         self.n_columns = rows.n_columns
         self.values_per_row = rows.n_nonzeros / max(1, self.n_rows) + 1
         self.weights = aligned_zeros(self.n_columns, self.padded)
+        self.lengths, self.terms = np.sqrt(self.curvatures), 1.01 * UNIT * (rows.row_lengths() + 3)
         self.items = self.movable()
         self.order = np.empty(len(self.items), dtype=np.int64)
         self.blocks = np.arange((len(self.items) + BLOCK - 1) // BLOCK)
@@ -468,11 +470,11 @@ cdef class LinearState(McodmState):
 
     def score_errors(self, bint fine=False):
         """Bounds on the rounding of the scores of each row, of all classes: fine ones take a pass over the rows."""
-        sizes = math.sqrt(2 * self.half_square()) * np.sqrt(self.curvatures)
+        sizes = math.sqrt(2 * self.half_square()) * self.lengths
         if fine:
             largest = np.abs(self.weights).max(axis=1, initial=0.0)
             sizes = np.minimum(sizes, self.rows.absolute_product(np.ascontiguousarray(largest)))
-        return 1.01 * UNIT * (self.rows.row_lengths() + 3) * sizes
+        return sizes * self.terms
 
     def fill_rows(self):
         """Keep a second copy of the rows with all columns; many passes pay for it where rows have most of them."""

@@ -204,22 +204,29 @@ class _Run:
 
     def measure(self, distance: float | None = None, scores: Floats | None = None) -> None:
         """`distance`: 1/2 |w - sum_i x_i v_i'|^2; None: not known, but small, after many steps of ascent."""
+        state, self.end = self.state, None
+        if distance is None:
+            self.now = Certificate(*state.measure(self.threads, scores))
+        else:
+            self.now = self.bounded(distance, scores)
+        if self.best is None or self.now.objective < self.best[0]:
+            self.best = (self.now.objective, self.end, state.weights.copy(), state.margins.copy())
+
+    def bounded(self, distance: float, scores: Floats | None) -> Certificate:
+        """Find the bounds that hold, and what decides."""
         state = self.state
         while True:
             measured = state.measure(self.threads, scores, state.score_errors(self.fine))
             objective, relaxed, gap, misplaced = measured
-            end, target = of_weights(state, measured, distance or 0.0), self.control.target(relaxed)
-            gap = max(0.0, gap + (distance or 0.0))
-            if self.fine or not gap <= target or end.gap - gap <= COARSE_PART * target:
+            self.end, target = of_weights(state, measured, distance), self.control.target(relaxed)
+            gap = max(0.0, gap + distance)
+            rounding = max(0.0, self.end.gap - gap)
+            if self.fine or not gap <= target or rounding <= COARSE_PART * target:
                 break
             self.fine = True
-        rounding = end.gap - gap
         if rounding <= SMALL_PART * target:  # more could never be made up for
             gap += rounding
-        self.now = Certificate(objective, relaxed, gap, misplaced)
-        self.end = None if distance is None else end
-        if self.best is None or objective < self.best[0]:
-            self.best = (objective, self.end, state.weights.copy(), state.margins.copy())
+        return Certificate(objective, relaxed, gap, misplaced)
 
     def ascend(self, fresh: bool) -> str | None:
         """Coordinate ascent; None when Newton's method should take over."""

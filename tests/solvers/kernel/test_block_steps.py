@@ -1,11 +1,13 @@
 """Block methods: parts of rows between two looks at the clock, and which rows make the next block."""
 
 import numpy as np
+import pytest
 
 from odmlib._core.rows import Rows
 from odmlib.data.dataset import Dataset
 from odmlib.losses.loss import BandLoss
 from odmlib.solvers.control import Control
+from odmlib.solvers.kernel._choice import BlockChoice
 from odmlib.solvers.kernel.block_steps import BlockSteps, WorkingSetTuning, parts
 from odmlib.solvers.kernel.q_rows import LinearRows
 from odmlib.solvers.problem import LinearProblem
@@ -66,3 +68,33 @@ def test_a_block_that_ran_out_of_time_changes_nothing():
     method.state.measure()
     assert method.improve(1e-6, Control(time_limit=0.0)) == "time_limit"
     assert not method.state.duals.any() and not method.state.scores.any()
+
+
+def test_the_choice_is_that_of_a_plain_sort():
+    rng = np.random.default_rng(1)
+    m, size, kept = 60, 12, 0.5
+    choice, last = BlockChoice(m), []
+    for turn in range(30):
+        gains = np.round(rng.random(m), 1)  # many ties: the row with the smaller number comes first
+        must = rng.choice(m, 3, replace=False) if turn % 2 else np.array([], dtype=np.int64)
+        stays = [row for row in last[: int(kept * size)] if row not in must][: size - len(must)]
+        others = [row for row in np.lexsort((np.arange(m), -gains)) if gains[row] > 0]
+        others = [row for row in others if row not in must and row not in stays]
+        expected = sorted([*must, *stays, *others[: size - len(must) - len(stays)]])
+        block = choice.choose(gains.copy(), size, kept, must if len(must) else None)
+        assert block.tolist() == expected
+        duals = np.where(rng.random(m) < 0.5, 1.0, 0.0)
+        known = [row for row in block if row in last]
+        order = [row for row in block if row not in last] + known
+        last = [row for row in order if duals[row] != 0] + [row for row in order if duals[row] == 0]
+        assert choice.note(block, duals) == np.count_nonzero(duals[block])
+
+
+def test_a_choice_wants_values_for_all_rows():
+    choice = BlockChoice(5)
+    with pytest.raises(ValueError, match="gain for each row"):
+        choice.choose(np.ones(4), 2, 0.5)
+    with pytest.raises(ValueError, match="dual for each row"):
+        choice.note(np.array([1]), np.ones(4))
+    with pytest.raises(ValueError, match="no row 5 among 5"):
+        choice.note(np.array([5]), np.ones(5))
