@@ -106,7 +106,7 @@ class WorkingSetTuning:
     max_sweeps: int = 40  # more of them cost as much as a few steps of the active-set method
     held_factor: float = 1.2  # how much more a row is worth when its kernel row is at hand
     tie_break: float = 0.01  # random part of a row's worth: at the start all rows are alike
-    # a step along the last changes (extrapolation.py) follows blocks of so many times as many rows as there are;
+    # a step along the last changes (extrapolation.py) follows blocks of so many times all rows;
     # 0.25 and 0.5 took as many blocks ...
     extrapolate_after: float = 1.0
     directions: int = 5  # ... in so many directions; 3 and 10 were as fast
