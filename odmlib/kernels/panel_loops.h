@@ -22,6 +22,17 @@ INLINE void ODM_NAME(products)(const REAL *values, const int32_t *columns, int64
                                const char *panel, const int32_t *slots, REAL *out)
 {
     int64_t k = *at;
+#if ODM_VECTOR_BYTES == 64
+    VEC s0 = {}, s1 = {}, s2 = {}, s3 = {};
+    for (; k < n && columns[k] < end; ++k) {
+        const int64_t line = slots ? slots[columns[k]] : columns[k];
+        const VEC *p = reinterpret_cast<const VEC *>(panel + line * ODM_PANEL_BYTES);
+        const REAL v = values[k];
+        s0 += v * p[0]; s1 += v * p[1]; s2 += v * p[2]; s3 += v * p[3];
+    }
+    VEC *o = reinterpret_cast<VEC *>(out);
+    o[0] += s0; o[1] += s1; o[2] += s2; o[3] += s3;
+#else
     for (int64_t strip = 0; strip < ODM_PANEL_BYTES; strip += 8 * ODM_VECTOR_BYTES) {
         VEC s0 = {}, s1 = {}, s2 = {}, s3 = {}, s4 = {}, s5 = {}, s6 = {}, s7 = {};
         for (k = *at; k < n && columns[k] < end; ++k) {
@@ -34,6 +45,7 @@ INLINE void ODM_NAME(products)(const REAL *values, const int32_t *columns, int64
         VEC *o = reinterpret_cast<VEC *>(reinterpret_cast<char *>(out) + strip);
         o[0] += s0; o[1] += s1; o[2] += s2; o[3] += s3; o[4] += s4; o[5] += s5; o[6] += s6; o[7] += s7;
     }
+#endif
     *at = k;
 }
 
