@@ -110,15 +110,14 @@ LOOP void ODM_NAME(symmetric_part)(void *context, int64_t part)
             ODM_NAME(fill_tile)(job.formula, job.rows, first, n_tile, job.n_columns, job.slab, room.panels,
                                 room.slots, norms, tile);
             // sums of a tile first: the error of a sum grows with the number of its terms
-            alignas(64) REAL of_tile[WIDTH] = {};
-            VEC *to = reinterpret_cast<VEC *>(of_tile);
+            VEC of_tile[WIDTH / LANES] = {}, with[WIDTH / LANES];
+            for (int64_t k = 0; k < WIDTH / LANES; ++k) with[k] = reinterpret_cast<const VEC *>(own)[k];
             for (int64_t t = 0; t < n_tile; ++t) {
                 const VEC *from = reinterpret_cast<const VEC *>(tile + t * WIDTH);
                 VEC across = {};
-                const VEC *with = reinterpret_cast<const VEC *>(own);
                 const REAL coefficient = REAL(job.coefficients[first + t]);
                 for (int64_t k = 0; k < WIDTH / LANES; ++k) {
-                    to[k] += coefficient * from[k];
+                    of_tile[k] += coefficient * from[k];
                     across += with[k] * from[k];
                 }
                 if (first + t < begin + WIDTH) continue;  // both orders of a pair inside of the panel pass by
@@ -126,7 +125,7 @@ LOOP void ODM_NAME(symmetric_part)(void *context, int64_t part)
                 for (int64_t k = 0; k < LANES; ++k) total += across[k];
                 out[first + t] += total;
             }
-            for (int64_t r = 0; r < WIDTH; ++r) sums[r] += of_tile[r];
+            for (int64_t k = 0; k < WIDTH / LANES; ++k) reinterpret_cast<VEC *>(sums)[k] += of_tile[k];
         }
         for (int64_t r = 0; r < n; ++r) out[begin + r] += sums[r];
     }

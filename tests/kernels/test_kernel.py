@@ -268,7 +268,8 @@ rng = np.random.default_rng(0)
 digest = hashlib.sha256()
 for X in (rng.standard_normal((203, 130)), rng.standard_normal((203, 130)) * (rng.random((203, 130)) < 0.3)):
     data = Dataset.from_any(X)
-    for formula in (KernelFormula("linear"), KernelFormula("rbf", gamma=0.01), KernelFormula("poly", gamma=0.1)):
+    for name in ("linear", "rbf", "poly"):
+        formula = KernelFormula(name, gamma=0.01)
         kernel = Kernel(formula, data)
         for wide in (False, True):
             digest.update(kernel.block(np.arange(203), wide=wide))
