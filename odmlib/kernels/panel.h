@@ -7,9 +7,9 @@
 // the elementwise map of the kernel and are either stored as rows (odm_kernel_block) or summed
 // with coefficients on the fly (odm_kernel_sums).
 //
-// panel_loops.h holds the loops. It is compiled for float and for double, and on x86-64 once more for
-// processors with AVX2 and FMA, chosen when the program runs (ODMLIB_BASELINE=1 in the environment
-// prevents that). Results do not depend on the number of threads.
+// panel_loops.h holds the loops. It is compiled for float and for double, and on x86-64 again for
+// processors with AVX2 and FMA and for those with AVX-512, chosen when the program runs (ODMLIB_BASELINE=1 in
+// the environment prevents that). Results do not depend on the number of threads.
 #ifndef ODMLIB_PANEL_H
 #define ODMLIB_PANEL_H
 
@@ -61,26 +61,41 @@ static const int64_t ODM_GROUP_BYTES = 1 << 20;  // panels that are prepared tog
 #include "panel_loops.h"
 #undef ODM_TARGET
 #undef ODM_VECTOR_BYTES
+
+#define ODM_TARGET ODM_AVX512_TARGET
+#define ODM_VECTOR_BYTES 64
+#define ODM_REAL float
+#define ODM_WORD int32_t
+#define ODM_VARIANT f32_avx512
+#define ODM_RAISE raise_f32_avx512
+#include "panel_loops.h"
+#define ODM_REAL double
+#define ODM_WORD int64_t
+#define ODM_VARIANT f64_avx512
+#define ODM_RAISE raise_f32_avx512
+#include "panel_loops.h"
+#undef ODM_TARGET
+#undef ODM_VECTOR_BYTES
+#endif
+
+#ifdef ODM_HAS_AVX2_VARIANT
+static const bool odm_use_avx512 = odm_detect_avx512();
+#define ODM_CHOOSE_PANEL(name) (odm_use_avx512 ? name##_avx512 : odm_use_avx2 ? name##_avx2 : name)
+#else
+#define ODM_CHOOSE_PANEL(name) name
 #endif
 
 // 0, or -1 when memory ran out. `precise`: products and sums in double, from double values.
 static inline int odm_kernel_block(const odm_block_job *job, bool precise) noexcept
 {
-#ifdef ODM_HAS_AVX2_VARIANT
-    if (odm_use_avx2) return precise ? block_f64_avx2(job) : block_f32_avx2(job);
-#endif
-    return precise ? block_f64(job) : block_f32(job);
+    return precise ? ODM_CHOOSE_PANEL(block_f64)(job) : ODM_CHOOSE_PANEL(block_f32)(job);
 }
 
 static inline int odm_kernel_sums(odm_sums_job *job) noexcept
 {
     std::atomic<bool> failed(false);
     job->failed = &failed;
-#ifdef ODM_HAS_AVX2_VARIANT
-    if (odm_use_avx2) sums_f64_avx2(job);
-    else
-#endif
-        sums_f64(job);
+    ODM_CHOOSE_PANEL(sums_f64)(job);
     return failed ? -1 : 0;
 }
 
@@ -88,11 +103,7 @@ static inline int odm_kernel_symmetric(odm_symmetric_job *job) noexcept
 {
     std::atomic<bool> failed(false);
     job->failed = &failed;
-#ifdef ODM_HAS_AVX2_VARIANT
-    if (odm_use_avx2) symmetric_f64_avx2(job);
-    else
-#endif
-        symmetric_f64(job);
+    ODM_CHOOSE_PANEL(symmetric_f64)(job);
     return failed ? -1 : 0;
 }
 

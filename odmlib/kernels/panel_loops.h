@@ -22,6 +22,17 @@ INLINE void ODM_NAME(products)(const REAL *values, const int32_t *columns, int64
                                const char *panel, const int32_t *slots, REAL *out)
 {
     int64_t k = *at;
+#if ODM_VECTOR_BYTES == 64
+    VEC s0 = {}, s1 = {}, s2 = {}, s3 = {};
+    for (; k < n && columns[k] < end; ++k) {
+        const int64_t line = slots ? slots[columns[k]] : columns[k];
+        const VEC *p = reinterpret_cast<const VEC *>(panel + line * ODM_PANEL_BYTES);
+        const REAL v = values[k];
+        s0 += v * p[0]; s1 += v * p[1]; s2 += v * p[2]; s3 += v * p[3];
+    }
+    VEC *o = reinterpret_cast<VEC *>(out);
+    o[0] += s0; o[1] += s1; o[2] += s2; o[3] += s3;
+#else
     for (int64_t strip = 0; strip < ODM_PANEL_BYTES; strip += 8 * ODM_VECTOR_BYTES) {
         VEC s0 = {}, s1 = {}, s2 = {}, s3 = {}, s4 = {}, s5 = {}, s6 = {}, s7 = {};
         for (k = *at; k < n && columns[k] < end; ++k) {
@@ -34,6 +45,7 @@ INLINE void ODM_NAME(products)(const REAL *values, const int32_t *columns, int64
         VEC *o = reinterpret_cast<VEC *>(reinterpret_cast<char *>(out) + strip);
         o[0] += s0; o[1] += s1; o[2] += s2; o[3] += s3; o[4] += s4; o[5] += s5; o[6] += s6; o[7] += s7;
     }
+#endif
     *at = k;
 }
 
@@ -55,6 +67,27 @@ INLINE void ODM_NAME(full_products)(const REAL *first, const REAL *second, int64
         o[0] += t0; o[1] += t1; o[2] += t2; o[3] += t3;
     }
 }
+
+#if ODM_VECTOR_BYTES == 64
+// The same for four rows, of `length` columns each, one after the other: there are registers enough.
+INLINE void ODM_NAME(four_full_products)(const REAL *values, int64_t length, int64_t begin, int64_t end,
+                                         const char *panel, REAL *out)
+{
+    VEC s0 = {}, s1 = {}, s2 = {}, s3 = {}, t0 = {}, t1 = {}, t2 = {}, t3 = {};
+    VEC u0 = {}, u1 = {}, u2 = {}, u3 = {}, v0 = {}, v1 = {}, v2 = {}, v3 = {};
+    for (int64_t k = begin; k < end; ++k) {
+        const VEC *p = reinterpret_cast<const VEC *>(panel + k * ODM_PANEL_BYTES);
+        const REAL s = values[k], t = values[length + k], u = values[2 * length + k], v = values[3 * length + k];
+        s0 += s * p[0]; s1 += s * p[1]; s2 += s * p[2]; s3 += s * p[3];
+        t0 += t * p[0]; t1 += t * p[1]; t2 += t * p[2]; t3 += t * p[3];
+        u0 += u * p[0]; u1 += u * p[1]; u2 += u * p[2]; u3 += u * p[3];
+        v0 += v * p[0]; v1 += v * p[1]; v2 += v * p[2]; v3 += v * p[3];
+    }
+    VEC *o = reinterpret_cast<VEC *>(out);
+    o[0] += s0; o[1] += s1; o[2] += s2; o[3] += s3; o[4] += t0; o[5] += t1; o[6] += t2; o[7] += t3;
+    o[8] += u0; o[9] += u1; o[10] += u2; o[11] += u3; o[12] += v0; o[13] += v1; o[14] += v2; o[15] += v3;
+}
+#endif
 
 // exp(x) = power (1 + rest) for x <= 0, with power = 2^n: n is the integer nearest to x / ln 2, the remainder
 // r = x - n ln 2 is taken in two parts, rest = e^r - 1 = r + r^2 P(r) with P interpolated at Chebyshev nodes
@@ -158,6 +191,16 @@ LOOP void ODM_NAME(fill_tile)(const odm_kernel_formula &formula, const odm_rows 
         for (int64_t t = 0; t < n; ++t) {
             const int64_t start = data.starts[first + t], length = data.starts[first + t + 1] - start;
             const REAL *values = static_cast<const REAL *>(data.values) + start;
+#if ODM_VECTOR_BYTES == 64
+            if (!slots && t + 3 < n && length == n_columns
+                && data.starts[first + t + 4] == start + 4 * n_columns
+                && data.starts[first + t + 2] == start + 2 * n_columns
+                && data.starts[first + t + 3] == start + 3 * n_columns) {
+                ODM_NAME(four_full_products)(values, n_columns, begin, end, panel, tile + t * WIDTH);
+                t += 3;
+                continue;
+            }
+#endif
             if (!slots && t + 1 < n && length == n_columns
                 && data.starts[first + t + 2] == start + 2 * n_columns) {
                 ODM_NAME(full_products)(values, values + n_columns, begin, end, panel, tile + t * WIDTH);

@@ -2,31 +2,39 @@
 
 static const int64_t ODM_NAME(sums_chunk_rows) = 4 * WIDTH;  // test rows per unit of threaded work
 
-// Continue the running sums of up to WIDTH test rows over the support rows first .. last-1. They start from
-// what is stored, so that a result does not depend on how the work was cut.
-LOOP void ODM_NAME(sum_panel)(const odm_sums_job &job, const char *panel, const int32_t *slots,
-                              const REAL *norms, int64_t first_test, int64_t n, REAL *sums)
+// Continue the running sums of up to n_panels x WIDTH test rows over the support rows first .. last-1. They start
+// from what is stored, so that a result does not depend on how the work was cut. A tile of support rows meets all
+// panels while it is in the cache. `sums` has n_outputs lines for each panel.
+LOOP void ODM_NAME(sum_panels)(const odm_sums_job &job, const char *panels, int64_t panel_bytes,
+                               const int32_t *slots, const REAL *norms, int64_t first_test, int64_t n, REAL *sums)
 {
     alignas(64) REAL tile[ODM_TILE_ROWS * WIDTH];
-    for (int64_t c = 0; c < job.n_outputs; ++c)
-        for (int64_t r = 0; r < WIDTH; ++r)
-            sums[c * WIDTH + r] = r < n ? REAL(job.sums[(first_test + r) * job.n_outputs + c]) : REAL(0);
-    for (int64_t j = job.first, t = ODM_TILE_ROWS; j < job.last; ++j, ++t) {
-        if (t == ODM_TILE_ROWS) {
-            const int64_t n_tile = job.last - j < ODM_TILE_ROWS ? job.last - j : ODM_TILE_ROWS;
-            ODM_NAME(fill_tile)(job.formula, job.support, j, n_tile, job.n_columns, job.slab, panel, slots, norms,
-                                tile);
-            t = 0;
-        }
-        const VEC *from = reinterpret_cast<const VEC *>(tile + t * WIDTH);
-        for (int64_t p = job.output_starts[j]; p < job.output_starts[j + 1]; ++p) {
-            const REAL coefficient = REAL(job.coefficients[p]);
-            VEC *to = reinterpret_cast<VEC *>(sums + job.outputs[p] * WIDTH);
-            for (int64_t k = 0; k < WIDTH / LANES; ++k) to[k] += coefficient * from[k];
+    const int64_t n_panels = (n + WIDTH - 1) / WIDTH, of_panel = job.n_outputs * WIDTH;
+    for (int64_t p = 0; p < n_panels; ++p)
+        for (int64_t c = 0; c < job.n_outputs; ++c)
+            for (int64_t r = 0; r < WIDTH; ++r) {
+                const int64_t row = p * WIDTH + r;
+                sums[p * of_panel + c * WIDTH + r]
+                    = row < n ? REAL(job.sums[(first_test + row) * job.n_outputs + c]) : REAL(0);
+            }
+    for (int64_t first = job.first; first < job.last; first += ODM_TILE_ROWS) {
+        const int64_t n_tile = job.last - first < ODM_TILE_ROWS ? job.last - first : ODM_TILE_ROWS;
+        for (int64_t p = 0; p < n_panels; ++p) {
+            ODM_NAME(fill_tile)(job.formula, job.support, first, n_tile, job.n_columns, job.slab,
+                                panels + p * panel_bytes, slots, norms + p * WIDTH, tile);
+            for (int64_t t = 0; t < n_tile; ++t) {
+                const VEC *from = reinterpret_cast<const VEC *>(tile + t * WIDTH);
+                for (int64_t q = job.output_starts[first + t]; q < job.output_starts[first + t + 1]; ++q) {
+                    const REAL coefficient = REAL(job.coefficients[q]);
+                    VEC *to = reinterpret_cast<VEC *>(sums + p * of_panel + job.outputs[q] * WIDTH);
+                    for (int64_t k = 0; k < WIDTH / LANES; ++k) to[k] += coefficient * from[k];
+                }
+            }
         }
     }
-    for (int64_t c = 0; c < job.n_outputs; ++c)
-        for (int64_t r = 0; r < n; ++r) job.sums[(first_test + r) * job.n_outputs + c] = sums[c * WIDTH + r];
+    for (int64_t row = 0; row < n; ++row)
+        for (int64_t c = 0; c < job.n_outputs; ++c)
+            job.sums[(first_test + row) * job.n_outputs + c] = sums[row / WIDTH * of_panel + c * WIDTH + row % WIDTH];
 }
 
 LOOP void ODM_NAME(sums_chunk)(void *context, int64_t chunk)
@@ -35,26 +43,35 @@ LOOP void ODM_NAME(sums_chunk)(void *context, int64_t chunk)
     int64_t first = job.first_test + chunk * ODM_NAME(sums_chunk_rows), last = first + ODM_NAME(sums_chunk_rows);
     if (last > job.last_test) last = job.last_test;
     const bool direct = job.n_columns <= ODM_DIRECT_COLUMNS;
-    int64_t most_lines = 0, rows[WIDTH];
+    int64_t most_lines = 0, rows[ODM_NAME(sums_chunk_rows)];
+    for (int64_t i = first; i < last; ++i) rows[i - first] = i;
     for (int64_t i = first; i < last; i += WIDTH) {
         const int64_t n = last - i < WIDTH ? last - i : WIDTH;
-        for (int64_t r = 0; r < n; ++r) rows[r] = i + r;
-        const int64_t lines = ODM_NAME(lines)(job.test, rows, n, job.n_columns);
+        const int64_t lines = ODM_NAME(lines)(job.test, rows + (i - first), n, job.n_columns);
         if (lines > most_lines) most_lines = lines;
     }
+    const int64_t panel_bytes = most_lines * ODM_PANEL_BYTES;
+    // as many panels at a time as stay in the second-level cache
+    int64_t group = direct ? ODM_GROUP_BYTES / 2 / (panel_bytes + job.n_outputs * ODM_PANEL_BYTES) : 1;
+    if (group < 1) group = 1;
+    if (group * WIDTH > ODM_NAME(sums_chunk_rows)) group = ODM_NAME(sums_chunk_rows) / WIDTH;
     ODM_NAME(room) room;
-    if (!room.take((most_lines + job.n_outputs) * ODM_PANEL_BYTES, direct ? 0 : job.n_columns)) {
+    if (!room.take(group * (panel_bytes + job.n_outputs * ODM_PANEL_BYTES), direct ? 0 : job.n_columns)) {
         *job.failed = true;
         return;
     }
-    REAL *panel = reinterpret_cast<REAL *>(room.panels);
-    for (; first < last; first += WIDTH) {
-        alignas(64) REAL norms[WIDTH];
-        const int64_t n = last - first < WIDTH ? last - first : WIDTH;
+    REAL *sums = reinterpret_cast<REAL *>(room.panels + group * panel_bytes);
+    for (; first < last; first += group * WIDTH) {
+        alignas(64) REAL norms[ODM_NAME(sums_chunk_rows)];
+        const int64_t n = last - first < group * WIDTH ? last - first : group * WIDTH;
         for (int64_t r = 0; r < n; ++r) rows[r] = first + r;
-        ODM_NAME(build)(job.test, rows, n, job.n_columns, panel, room.slots);
-        ODM_NAME(panel_norms)(job.formula, job.test, rows, n, norms);
-        ODM_NAME(sum_panel)(job, room.panels, room.slots, norms, first, n, panel + most_lines * WIDTH);
+        for (int64_t r = 0; r < n; r += WIDTH) {
+            const int64_t width = n - r < WIDTH ? n - r : WIDTH;
+            REAL *panel = reinterpret_cast<REAL *>(room.panels + r / WIDTH * panel_bytes);
+            ODM_NAME(build)(job.test, rows + r, width, job.n_columns, panel, room.slots);
+            ODM_NAME(panel_norms)(job.formula, job.test, rows + r, width, norms + r);
+        }
+        ODM_NAME(sum_panels)(job, room.panels, panel_bytes, room.slots, norms, first, n, sums);
         if (room.slots) ODM_NAME(clear)(job.test, rows, n, job.n_columns, room.slots);
     }
 }
@@ -93,15 +110,14 @@ LOOP void ODM_NAME(symmetric_part)(void *context, int64_t part)
             ODM_NAME(fill_tile)(job.formula, job.rows, first, n_tile, job.n_columns, job.slab, room.panels,
                                 room.slots, norms, tile);
             // sums of a tile first: the error of a sum grows with the number of its terms
-            alignas(64) REAL of_tile[WIDTH] = {};
-            VEC *to = reinterpret_cast<VEC *>(of_tile);
+            VEC of_tile[WIDTH / LANES] = {}, with[WIDTH / LANES];
+            for (int64_t k = 0; k < WIDTH / LANES; ++k) with[k] = reinterpret_cast<const VEC *>(own)[k];
             for (int64_t t = 0; t < n_tile; ++t) {
                 const VEC *from = reinterpret_cast<const VEC *>(tile + t * WIDTH);
                 VEC across = {};
-                const VEC *with = reinterpret_cast<const VEC *>(own);
                 const REAL coefficient = REAL(job.coefficients[first + t]);
                 for (int64_t k = 0; k < WIDTH / LANES; ++k) {
-                    to[k] += coefficient * from[k];
+                    of_tile[k] += coefficient * from[k];
                     across += with[k] * from[k];
                 }
                 if (first + t < begin + WIDTH) continue;  // both orders of a pair inside of the panel pass by
@@ -109,7 +125,7 @@ LOOP void ODM_NAME(symmetric_part)(void *context, int64_t part)
                 for (int64_t k = 0; k < LANES; ++k) total += across[k];
                 out[first + t] += total;
             }
-            for (int64_t r = 0; r < WIDTH; ++r) sums[r] += of_tile[r];
+            for (int64_t k = 0; k < WIDTH / LANES; ++k) reinterpret_cast<VEC *>(sums)[k] += of_tile[k];
         }
         for (int64_t r = 0; r < n; ++r) out[begin + r] += sums[r];
     }

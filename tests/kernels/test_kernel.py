@@ -251,10 +251,36 @@ def test_interrupt_is_seen_between_slices():
     assert run_python(INTERRUPTED) == "interrupted\n"
 
 
-def test_baseline_instructions_agree_with_reference():
-    # the variant for old processors, in a process of its own because the choice is made once
+@pytest.mark.parametrize("baseline", ["1", "avx2"])
+def test_older_instructions_agree_with_reference(baseline):
+    # the variants for older processors, in a process of their own because the choice is made once
     code = "from tests.kernels.test_kernel import check_everything; check_everything()"
-    run_python(code, ODMLIB_BASELINE="1")
+    run_python(code, ODMLIB_BASELINE=baseline)
+
+
+BITS = """
+import hashlib, numpy as np
+from odmlib.data.dataset import Dataset
+from odmlib.kernels.expansion import kernel_scores
+from odmlib.kernels.formula import KernelFormula
+from odmlib.kernels.kernel import Kernel
+rng = np.random.default_rng(0)
+digest = hashlib.sha256()
+for X in (rng.standard_normal((203, 130)), rng.standard_normal((203, 130)) * (rng.random((203, 130)) < 0.3)):
+    data = Dataset.from_any(X)
+    for name in ("linear", "rbf", "poly"):
+        formula = KernelFormula(name, gamma=0.01)
+        kernel = Kernel(formula, data)
+        for wide in (False, True):
+            digest.update(kernel.block(np.arange(203), wide=wide))
+        digest.update(kernel_scores(formula, data, rng.standard_normal((203, 3)), data))
+print(digest.hexdigest())
+"""
+
+
+def test_wider_vectors_change_no_bit():
+    # a lane is a running sum over ascending columns, however many lanes there are
+    assert run_python(BITS) == run_python(BITS, ODMLIB_BASELINE="avx2")
 
 
 def check_everything():

@@ -156,7 +156,10 @@ cdef class WorkingSet(BlockState):
         return np.asarray(found)[:n]
 
     def along(self, const double[:, ::1] duals, const double[:, ::1] scores, const double[::1] steps):
-        """(value, gradient, Hessian) of F at these steps along directions, whose changes of all scores are known."""
+        """(value, gradient, Hessian) of F at these steps along directions, whose changes of all scores are known.
+
+        F is counted from the point at hand, but for its conjugates: that is right also where other rows rest.
+        """
         cdef index_t n = steps.shape[0], n_chunks = (self.n_rows + MEASURED_ROWS - 1) // MEASURED_ROWS
         if n < 1 or duals.shape[0] != n or scores.shape[0] != n or duals.shape[1] != self.n_rows \
                 or scores.shape[1] != self.n_rows:
@@ -172,7 +175,7 @@ cdef class WorkingSet(BlockState):
 
     cdef void _along(self, index_t begin, index_t end, const AlongJob *job, double *totals) noexcept nogil:
         cdef index_t i, j, k, n = job.n_directions, m = self.n_rows
-        cdef double a, z, slope, curvature, product, low, high, target
+        cdef double a, z, slope, curvature, product, low, high
         cdef double *gradient = totals + 1
         cdef double *hessian = totals + 1 + n
         cdef bint moves
@@ -182,11 +185,12 @@ cdef class WorkingSet(BlockState):
                 a += job.steps[j] * job.duals[j * m + i]
                 z += job.steps[j] * job.scores[j * m + i]
                 moves = moves or job.duals[j * m + i] != 0
-            target = target_of(self.targets, i)
-            z = self.y[i] * z - target
-            totals[0] += 0.5 * a * (z - target) + self.loss.conjugate(a, self.costs[i])
+            z = self.y[i] * z - target_of(self.targets, i)
+            totals[0] += self.loss.conjugate(a, self.costs[i])
             if not moves:
                 continue
+            totals[0] += 0.5 * (a - self.all_duals[i]) * (z + self.y[i] * self.all_scores[i]
+                                                          - target_of(self.targets, i))
             slope = z + self.loss.conjugate_slope(a, self.costs[i])
             curvature = self.loss.piece(a, 0.0, self.costs[i], &low, &high)
             for j in range(n):

@@ -87,16 +87,22 @@ class WorkingSetTuning:
     busy_part: float = 0.5  # of a block: where more rows have a dual, blocks grow
     kept: float = 0.5  # part of the last block that stays
     rounding_part: float = 1e-3  # of the tolerance, by which scores may be off before they are computed anew
-    # a block is solved to this part of its gap (0.03 took 0.7-1.05 of the time of 0.01, and 0.65-1.05 of that of 0.1) ...
+    # a block is solved to this part of its gap ... ODM took 0.7-1.05 of the time with 0.01, and 0.65-1.05 of
+    # that with 0.1 (5 sets of 5,000 to 10,000 rows, C = 1 and 100); svm about the same time with all three
     block_fraction: float = 0.03
     enough: float = 0.1  # ... or to this part of its share of the gap asked for
     first_sweeps: int = 3  # over a block, before their rate is judged
     max_sweeps: int = 40  # more of them cost as much as a few steps of the active-set method
     held_factor: float = 1.2  # how much more a row is worth when its kernel row is at hand
     tie_break: float = 0.01  # random part of a row's worth: at the start all rows are alike
-    # a step along the last changes follows blocks of so many rows, as a part of all rows ...
+    # a step along the last changes (extrapolation.py) follows blocks of so many times all rows;
+    # 0.25 and 0.5 took as many blocks ...
     extrapolate_after: float = 1.0
-    directions: int = 5  # ... in so many directions
+    directions: int = 5  # ... in so many directions; 3 and 10 were as fast
+    # A step makes rows support vectors again that no longer were, so it must win this part of what the blocks
+    # have won. It won 0.25 to 0.4 where it halved the blocks (curved, C = 100), 0.02 on ijcnn1
+    least_part: float = 0.1
+    longest_wait: int = 4  # for the next try, in times of extrapolate_after
     stall_iterations: int = 100  # without progress
     duality_slack: float = 0.5  # by which a dual value may exceed a primal one before the kernel is to blame
     quiet_iterations: int = 20  # in which a row must have had nothing to gain before it is left out
@@ -140,7 +146,8 @@ class BlockSteps(BlockMethod):
         super().__init__(state, tuning.kept, size or tuning.block_rows)
         # a kink of the conjugate or an end of its domain would cut the steps short
         self.smooth = problem.loss.smooth
-        self.past, self.rows_since = Extrapolation(state, tuning.directions), 0
+        self.past = Extrapolation(state, tuning.directions, tuning.least_part, tuning.longest_wait)
+        self.rows_since = 0  # in blocks, since it was asked for a step
 
     def go_to(self, duals: Floats, scores: Floats) -> None:
         """Go on from duals whose scores were computed anew."""

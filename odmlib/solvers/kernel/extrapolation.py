@@ -8,6 +8,7 @@ passes over the rows, without a kernel value. The dual value never falls.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,10 +22,6 @@ NEWTON_STEPS = 8  # the dual is piecewise quadratic in the directions; two or th
 LEAST_PROGRESS = 1e-3  # of what the first Newton step promised
 HALVINGS = 10
 RIDGE = 1e-10  # relative; directions may depend on each other
-# Of what the blocks have won: a step makes rows support vectors again that no longer were. Steps won 0.25 to 0.4 of it
-# where they halved the blocks (curved rows, C = 100), and 0.02 where they only added support vectors (ijcnn1)
-LEAST_PART = 0.1
-LONGEST_WAIT = 16
 MOST_ADDITIONS = 1e12  # beyond, the bound on the rounding of the scores would say nothing
 
 
@@ -36,8 +33,10 @@ class _Point(NamedTuple):
 class Extrapolation:
     """The last points of a run, and the steps along the changes between them."""
 
-    def __init__(self, state: WorkingSet, directions: int):
+    def __init__(self, state: WorkingSet, directions: int, least_part: float, longest_wait: int):
+        """A step must win `least_part` of what the blocks have won, or it is tried less often."""
         self.state, self.directions = state, directions
+        self.least_part, self.longest_wait = least_part, longest_wait
         self.points: list[_Point] = []  # latest first
         self.wait = self.to_wait = 1  # calls from one step to the next
         self.untidy = False  # whether steps may have left rows with a dual that would rest at 0
@@ -53,14 +52,14 @@ class Extrapolation:
             return
         sums = [self.state.duals, self.state.scores, *self.state.q.sums]
         if self.points:
-            self.wait = 1 if self._move(sums) else min(2 * self.wait, LONGEST_WAIT)
+            self.wait = 1 if self._move(sums) else min(2 * self.wait, self.longest_wait)
             self.to_wait = self.wait
         self.points.insert(0, _Point([part.copy() for part in sums], self.state.additions))
         del self.points[self.directions :]
 
     def _move(self, sums: list[Floats]) -> bool:
         points = [_Point(sums, self.state.additions), *self.points]
-        pairs = list(zip(points, points[1:], strict=False))
+        pairs = list(pairwise(points))
         changes = [np.array([a.sums[k] - b.sums[k] for a, b in pairs]) for k in range(len(sums))]
         steps = self._best_steps(changes[0], changes[1])
         # each addition to the scores is repeated by these factors, with its rounding
@@ -71,7 +70,7 @@ class Extrapolation:
         for part, change in zip(sums, changes, strict=True):
             for step, line in zip(steps, change, strict=True):
                 part += step * line
-        travel = sum(abs(step) * float(np.abs(line).sum()) for step, line in zip(steps, changes[0], strict=True))
+        travel = float(np.abs(steps) @ np.abs(changes[0]).sum(axis=1))
         self.state.count(int(additions), travel)
         self.untidy = True
         return True
@@ -100,4 +99,4 @@ class Extrapolation:
                 break
             steps = steps + newton
             value, gradient, hessian = found
-        return steps if now - value > LEAST_PART * (before - now) else np.zeros(len(duals))
+        return steps if now - value > self.least_part * (before - now) else np.zeros(len(duals))

@@ -108,6 +108,7 @@ class ShrinkingProblem:
         first = cache_for(problem.kernel, resources, self.float64)
         self.shared, self.float64 = first if first is shared else None, first.wide
         self.left_out_duals = np.zeros(m)
+        self.untidy = False  # of the last rows at work, which the next ones take over
         self.base, self.drift = Base.nothing(m), Drift()
         self.worth = tuning.worth(m, resources.seed)
         self.counts = {"cache_hits": 0, "cache_misses": 0, "newton_steps": 0, "sweeps": 0, "shrinkings": 0}
@@ -122,7 +123,9 @@ class ShrinkingProblem:
             if cache is not None:
                 cache.release()  # the two together must not take more than one may
             cache = RowCache(problem.kernel, self.resources.cache_bytes, self.float64)
-        return RowsAtWork(problem, rows, cache, worth, self.resources, self.tuning)
+        at_work = RowsAtWork(problem, rows, cache, worth, self.resources, self.tuning)
+        at_work.past.untidy = self.untidy
+        return at_work
 
     def close(self) -> None:
         """Add up what was done on the rows at work; their cache goes before the next one is made."""
@@ -132,6 +135,7 @@ class ShrinkingProblem:
         self.counts["newton_steps"] += now.state.newton_steps
         self.counts["sweeps"] += now.state.sweeps
         self.drift = self.drift.plus(now.state)
+        self.untidy = now.past.untidy
         del self.now
 
     def start(self, duals: Floats, scores: Floats | None, control: Control) -> str | None:

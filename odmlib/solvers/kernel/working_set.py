@@ -119,7 +119,8 @@ def solve_working_set(
                 continue
         if whole and status is not None:
             seen = gap
-            if relative_gap(best.primal, best.gap) < relative_gap(primal, gap):
+            # a converged point has been tidied, if need be; the best one may not have been
+            if status != CONVERGED and relative_gap(best.primal, best.gap) < relative_gap(primal, gap):
                 run.return_to(best.duals, best.scores)
                 seen = best.gap
             run.take_known()

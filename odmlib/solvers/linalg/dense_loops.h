@@ -5,8 +5,8 @@
     LOOP void ODM_NAME(name)(void *context, int64_t chunk)                                                    \
     {                                                                                                         \
         const odm_update_job &job = *static_cast<const odm_update_job *>(context);                            \
-        const int64_t first = chunk * ODM_UPDATE_COLUMNS, left = job.n_columns - first;                       \
-        const int64_t n = left < ODM_UPDATE_COLUMNS ? left : ODM_UPDATE_COLUMNS;                              \
+        const int64_t first = chunk * job.width, left = job.n_columns - first;                                \
+        const int64_t n = left < job.width ? left : job.width;                                                \
         double *__restrict sums = job.sums + first;                                                           \
         int64_t r = 0;                                                                                        \
         for (; r + 4 <= job.n_rows; r += 4) {                                                                 \
