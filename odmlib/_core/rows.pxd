@@ -15,6 +15,8 @@ cdef class Rows:
 
     # <x_i, w>
     cdef double dot(self, index_t i, const double *w) noexcept nogil
+    # have the processor fetch x_i, which is used soon
+    cdef void prefetch(self, index_t i) noexcept nogil
     # sum of |x_ij w_j|
     cdef double absolute_dot(self, index_t i, const double *w) noexcept nogil
     # sums[c] += <column c of weights (n_columns x n), x_i>
