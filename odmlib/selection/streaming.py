@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from odmlib._core.arrays import Floats
 from odmlib.data.dataset import Dataset, checked_width
 from odmlib.data.problem import check_sample_weights
 from odmlib.data.reading import read_parts
-from odmlib.data.row_store import Identity, RowStore, Sample, StoredBlock
+from odmlib.data.row_store import Identity, RowStore, Sample, StoredBlock, read_ahead
 from odmlib.errors import ConvergenceWarning, ParameterError
 from odmlib.machines.building import convergence_message
 from odmlib.machines.streaming import check_streamed_options, cross_validate_store, train_store
@@ -126,7 +126,10 @@ def stored_rows(
     before = _inode(name)
     try:
         if store is None:
-            store = RowStore.make(name, parts, block_bytes, identity, sample, features)
+            # a thread that waits for a pipe could not be ended by Ctrl-C
+            apart = nullcontext(parts) if identity is None else read_ahead(iter(parts), 1)
+            with apart as coming:
+                store = RowStore.make(name, coming, block_bytes, identity, sample, features)
             if identity is not None and identity != Identity.of_file(path, features, zero_based, block_bytes):
                 keep_cache = False
                 raise ParameterError(f"{path} was changed while it was read")
