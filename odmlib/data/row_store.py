@@ -216,6 +216,7 @@ class RowStore:
         self._places = [_Place(*place) for place in index["blocks"]]
         self._firsts = np.cumsum([0, *(place.n_rows for place in self._places)]).tolist()
         self._stream = stream
+        self.inode = os.fstat(stream.fileno()).st_ino
         self._sound: set[int] = set()  # blocks that have been checked
         self.passes = 0
 
@@ -501,9 +502,13 @@ def read_ahead(items: Iterator[Any], waiting: int) -> Iterator[Iterator[Any]]:
             yield item
 
     thread = threading.Thread(target=read, name="odmlib read-ahead", daemon=True)
-    thread.start()
     try:
-        yield received()
+        try:
+            thread.start()
+            yield received()
+        finally:
+            over.set()
+            if thread.ident is not None:
+                thread.join()
     finally:
-        over.set()
-        thread.join()
+        over.set()  # where an interrupt came before the first
