@@ -96,6 +96,15 @@ class _Place:
     def n_bytes(self) -> int:
         return _filled_up(sum(np.dtype(kind).itemsize * n for kind, n in self.layout()))
 
+    def arrays(self, view: memoryview) -> list[NDArray]:
+        """The arrays of the block in these bytes."""
+        found: list[NDArray] = []
+        start = 0
+        for kind, n in self.layout():
+            found.append(np.frombuffer(view, kind, n, start))
+            start += found[-1].nbytes
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class StoredBlock:
@@ -157,6 +166,9 @@ class Labels:
     found: list[Any] = field(default_factory=list)
 
     def codes(self, y: Any) -> NDArray[np.int32]:
+        known = self._known_codes(y)
+        if known is not None:
+            return known
         codes, distinct = encode_labels(y)
         places = {label: place for place, label in enumerate(self.found)}
         for label in distinct.tolist():
@@ -168,6 +180,16 @@ class Labels:
                 f"more than {MAX_LABELS} different labels; are they targets of a regression?"
             )
         return np.array([places[label] for label in distinct.tolist()], dtype=np.int32)[codes]
+
+    def _known_codes(self, y: Any) -> NDArray[np.int32] | None:
+        """Without the sort of `encode_labels`, where all labels are among few known numbers."""
+        few = len(self.found) <= 8 and isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == np.float64
+        if not few or not all(isinstance(label, float) for label in self.found):
+            return None
+        codes = np.full(len(y), -1, dtype=np.int32)
+        for code, label in enumerate(self.found):
+            codes[y == label] = code
+        return None if len(codes) and codes.min() < 0 else codes
 
     def order(self) -> tuple[NDArray, NDArray[np.int32]]:
         """The labels as a Model has them, and the code of each; {-1, +1} always begins with +1."""
@@ -194,6 +216,7 @@ class RowStore:
         self._places = [_Place(*place) for place in index["blocks"]]
         self._firsts = np.cumsum([0, *(place.n_rows for place in self._places)]).tolist()
         self._stream = stream
+        self.inode = os.fstat(stream.fileno()).st_ino
         self._sound: set[int] = set()  # blocks that have been checked
         self.passes = 0
 
@@ -230,24 +253,14 @@ class RowStore:
 
         Nothing is left at `path` if that fails.
         """
-        labels, places = Labels(), []
+        labels = Labels()
         waiting: list[tuple[Dataset, NDArray[np.int32], Floats | None]] = []
         n_rows = n_nonzeros = waiting_bytes = width = 0
         class_rows = np.zeros(MAX_LABELS, dtype=np.int64)
         class_weights = np.zeros(MAX_LABELS)
-        place = len(MAGIC)
         with open_output(path) as stream:
             stream.write(MAGIC)
-
-            def flush() -> None:
-                nonlocal place, waiting_bytes
-                data, entry = _as_bytes(waiting, place)
-                stream.write(data)
-                places.append(entry)
-                place += len(data)
-                waiting.clear()
-                waiting_bytes = 0
-
+            writer = _BlockWriter(stream, len(MAGIC))
             for part in parts:
                 rows, y, weights = part if len(part) == 3 else (*part, None)
                 codes = labels.codes(y)
@@ -263,12 +276,13 @@ class RowStore:
                     if waiting and (
                         waiting_bytes + size > block_bytes or (waiting[0][2] is None) != (own is None)
                     ):
-                        flush()
+                        writer.write(waiting)
+                        waiting, waiting_bytes = [], 0
                     waiting.append((piece, codes[some], own))
                     waiting_bytes += size
                 n_rows, n_nonzeros = n_rows + rows.n_rows, n_nonzeros + rows.n_nonzeros
             if waiting:
-                flush()
+                writer.write(waiting)
             if n_rows == 0:
                 raise ParameterError("no rows found")
             numbers = all(isinstance(label, int | float) for label in labels.found)
@@ -280,11 +294,11 @@ class RowStore:
                 "labels": labels.found if numbers else [],
                 "class_rows": class_rows[: len(labels.found)].tolist(),
                 "class_weights": class_weights[: len(labels.found)].tolist(),
-                "blocks": places,
+                "blocks": writer.entries,
             }
             text = json.dumps(index).encode()
             stream.write(text)
-            stream.write(TAIL.pack(place, len(text), zlib.crc32(text), MAGIC))
+            stream.write(TAIL.pack(writer.place, len(text), zlib.crc32(text), MAGIC))
         return cls(path, index, labels, open(path, "rb", buffering=0))
 
     @classmethod
@@ -319,7 +333,7 @@ class RowStore:
         but one is asked for."""
         self.passes += 1
         numbers = range(self.n_blocks) if order is None else order.tolist()
-        with _ahead(self._read_blocks(numbers), 1) as blocks:
+        with read_ahead(self._read_blocks(numbers), 1) as blocks:
             yield from blocks
 
     def _read_blocks(self, numbers: Iterable[int]) -> Iterator[StoredBlock]:
@@ -341,12 +355,7 @@ class RowStore:
             if not count:
                 raise CacheFormatError(f"block {number + 1} ends too early{AGAIN}", self.path)
             filled += count
-        arrays: list[NDArray] = []
-        start = 0
-        for kind, n in place.layout():
-            arrays.append(np.frombuffer(view, kind, n, start))
-            start += arrays[-1].nbytes
-        values, indptr, *weights, columns, codes = arrays
+        values, indptr, *weights, columns, codes = place.arrays(view)
         if number in self._sound:
             rows = sound_rows(indptr, columns, values, self.n_features)
         else:
@@ -385,17 +394,39 @@ def _cut(rows: Dataset, block_bytes: int) -> Iterator[slice]:
         first = last
 
 
-def _as_bytes(
-    parts: list[tuple[Dataset, NDArray[np.int32], Floats | None]], start: int
-) -> tuple[bytes, tuple[int, int, int, bool, int]]:
-    rows = stacked([part[0] for part in parts])
-    weights = [part[2] for part in parts if part[2] is not None]
-    arrays: list[NDArray] = [rows.values, rows.indptr]
-    arrays += [np.concatenate(weights)] if weights else []
-    arrays += [rows.indices, np.concatenate([part[1] for part in parts])]
-    data = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
-    data += bytes(_filled_up(len(data)) - len(data))
-    return data, (start, rows.n_rows, rows.n_nonzeros, bool(weights), zlib.crc32(data))
+class _BlockWriter:
+    """Puts rows together to blocks in one piece of memory, and writes these."""
+
+    def __init__(self, stream: IO[bytes], start: int):
+        self.stream, self.place = stream, start
+        self.entries: list[tuple[int, int, int, bool, int]] = []
+        self._buffer = np.empty(0, np.uint8)
+
+    def write(self, parts: list[tuple[Dataset, NDArray[np.int32], Floats | None]]) -> None:
+        """Rows, codes and weights of a block; all parts have weights or none has."""
+        n_rows, n_values = (
+            sum(getattr(part[0], name) for part in parts) for name in ("n_rows", "n_nonzeros")
+        )
+        entry = _Place(self.place, n_rows, n_values, parts[0][2] is not None, 0)
+        if len(self._buffer) < entry.n_bytes:
+            self._buffer = np.zeros(entry.n_bytes, np.uint8)
+        self._buffer[entry.n_bytes - 8 : entry.n_bytes] = 0  # what fills up, too
+        arrays = entry.arrays(self._buffer.data)
+        values, indptr, *weights, columns, codes = arrays
+        row = value = 0
+        indptr[0] = 0
+        for rows, own_codes, own_weights in parts:
+            next_row, next_value = row + rows.n_rows, value + rows.n_nonzeros
+            values[value:next_value], columns[value:next_value] = rows.values, rows.indices
+            np.add(rows.indptr[1:], value, out=indptr[row + 1 : next_row + 1])
+            codes[row:next_row] = own_codes
+            if own_weights is not None:
+                weights[0][row:next_row] = own_weights
+            row, value = next_row, next_value
+        data = self._buffer[: entry.n_bytes].data
+        self.stream.write(data)
+        self.entries.append((self.place, n_rows, n_values, entry.weighted, zlib.crc32(data)))
+        self.place += entry.n_bytes
 
 
 def _read_index(stream: IO[bytes], path: str) -> dict[str, Any]:
@@ -437,7 +468,7 @@ def errors_named(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def _ahead(items: Iterator[Any], waiting: int) -> Iterator[Iterator[Any]]:
+def read_ahead(items: Iterator[Any], waiting: int) -> Iterator[Iterator[Any]]:
     """The items, made by a thread of their own, of which at most so many wait; the thread ends with the
     `with`. An exception of the thread is raised where its item would have come."""
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(waiting)
@@ -471,9 +502,13 @@ def _ahead(items: Iterator[Any], waiting: int) -> Iterator[Iterator[Any]]:
             yield item
 
     thread = threading.Thread(target=read, name="odmlib read-ahead", daemon=True)
-    thread.start()
     try:
-        yield received()
+        try:
+            thread.start()
+            yield received()
+        finally:
+            over.set()
+            if thread.ident is not None:
+                thread.join()
     finally:
-        over.set()
-        thread.join()
+        over.set()  # where an interrupt came before the first

@@ -46,7 +46,8 @@ def margin_part(margins: Floats, weights: Floats, signs: Floats, n_points: int =
     if len(points) > n_points:
         below = np.cumsum(point_weights)
         ends = np.searchsorted(below, below[-1] * np.arange(1, n_points) / n_points)
-        ends = np.unique(np.append(ends, len(points) - 1))
+        ends = np.append(ends, len(points) - 1)
+        ends = ends[np.diff(ends, prepend=-1) > 0]  # sorted as they are
         points, point_weights = points[ends], np.diff(below[ends], prepend=0.0)
     return MarginPart(float(weights.sum()), mean, squares, float(margins.min()), points, point_weights, right)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from odmlib._core.arrays import Floats
 from odmlib.data.dataset import Dataset, checked_width
 from odmlib.data.problem import check_sample_weights
 from odmlib.data.reading import read_parts
-from odmlib.data.row_store import Identity, RowStore, Sample, StoredBlock
+from odmlib.data.row_store import CacheFormatError, Identity, RowStore, Sample, StoredBlock, read_ahead
 from odmlib.errors import ConvergenceWarning, ParameterError
 from odmlib.machines.building import convergence_message
 from odmlib.machines.streaming import check_streamed_options, cross_validate_store, train_store
@@ -117,26 +117,43 @@ def stored_rows(
     else:
         name = os.path.join(folder, identity.cache_name())
         store = RowStore.reopen(name, identity)
-        if store is not None:
-            try:
-                store.draw(sample)
-            except BaseException:
-                store.close()
-                raise
     before = _inode(name)
-    try:
-        if store is None:
-            store = RowStore.make(name, parts, block_bytes, identity, sample, features)
-            if identity is not None and identity != Identity.of_file(path, features, zero_based, block_bytes):
-                keep_cache = False
-                raise ParameterError(f"{path} was changed while it was read")
-        yield store, sample.block(store.n_features)
-    finally:
+
+    def let_go() -> None:
         if store is not None:
             store.close()
-        # an interrupt may come when the file has its name and nobody holds it yet
-        if not keep_cache and (store is not None or _inode(name) != before):
+        # an interrupt may come when the file has its name and nobody holds it yet; another run may have
+        # put its own cache there
+        found = _inode(name)
+        ours = found != before if store is None else found == store.inode
+        if not keep_cache and found is not None and ours:
             Path(name).unlink(missing_ok=True)
+
+    try:
+        try:
+            if store is not None:
+                store.draw(sample)
+            else:
+                # a thread that waits for a pipe could not be ended by Ctrl-C
+                apart = nullcontext(parts) if identity is None else read_ahead(iter(parts), 1)
+                with apart as coming:
+                    store = RowStore.make(name, coming, block_bytes, identity, sample, features)
+                if identity is not None and identity != Identity.of_file(
+                    path, features, zero_based, block_bytes
+                ):
+                    keep_cache = False
+                    raise ParameterError(f"{path} was changed while it was read")
+            if identity is None:  # of no use for another run, and a kill must not leave it
+                with suppress(OSError):  # where the system removes no open files
+                    os.unlink(name)
+            yield store, sample.block(store.n_features)
+        except CacheFormatError:
+            keep_cache = True  # the message tells the user to delete it
+            raise
+        finally:
+            let_go()
+    finally:
+        let_go()  # whatever interrupted the first call
 
 
 def _inode(name: str) -> int | None:

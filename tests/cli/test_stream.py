@@ -21,6 +21,18 @@ from tests.compiling import measures_memory
 
 from .tools import WDBC, command, environment, files
 
+LONG = [
+    "-t",
+    "0",
+    "-s",
+    "svm",
+    "-e",
+    "1e-9",
+    "-C",
+    "--stream",
+    "-m",
+    "500",
+]  # minutes, however busy the machine is
 STREAM = ("-t 0 --stream -c 0.01", "-m 2000")
 
 
@@ -171,8 +183,7 @@ def test_a_full_disk_while_caching_leaves_nothing():
 def test_ctrl_c_leaves_the_cache_only_if_it_is_to_be_kept(keep):
     write_large(40_000)
     flags = ["--keep-cache"] if keep else []
-    words = ["-t", "0", "-s", "svm", "-e", "1e-12", "-c", "1000", "--stream", "-m", "500", *flags]
-    process = start(*words, "large", "model")
+    process = start(*LONG, *flags, "large", "model")
     wait_for(lambda: any(name.endswith(".odmrows") for name in files()), process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
@@ -184,7 +195,7 @@ def test_ctrl_c_leaves_the_cache_only_if_it_is_to_be_kept(keep):
 def test_a_killed_run_goes_on_from_its_cache():
     write_large(40_000)
     words = ["-q", "-t", "0", "--stream", "-m", "500"]
-    process = start(*words, "-s", "svm", "-e", "1e-12", "-c", "1000", "large", "model")
+    process = start(*LONG, "large", "model")
     wait_for(lambda: any(name.endswith(".odmrows") for name in files()), process)
     process.kill()
     process.communicate(timeout=60)

@@ -168,3 +168,16 @@ def test_products_with_several_outputs(dense, bias, n_outputs):
     np.testing.assert_allclose(found, full @ weights, atol=1e-12)
     for place in range(n_outputs):
         assert np.array_equal(found[:, place], rows.product(np.ascontiguousarray(weights[:, place])))
+
+
+@pytest.mark.parametrize("bias", [0.0, 1.5])
+@pytest.mark.parametrize("n_features", [1, 2, 7])
+def test_gram_of_full_rows_and_others(bias, n_features):
+    """Four full rows go at once, rows with a hole stand between, some have no coefficient; sums are exact."""
+    random = np.random.default_rng(n_features)
+    X = random.integers(1, 9, size=(203, n_features)).astype(float)
+    X[::5, 0] = 0
+    c = random.integers(-4, 5, size=203) * 0.25
+    whole = np.column_stack([X, np.full(203, bias)]) if bias else X
+    found = Rows(Dataset.from_any(X), bias).gram(c)
+    np.testing.assert_array_equal(found, whole.T @ (c[:, None] * whole))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +14,10 @@ from scipy.sparse import csr_array
 
 import odmlib
 from odmlib.data.files import open_output
+from odmlib.data.row_store import CacheFormatError
 from odmlib.errors import ConvergenceWarning, ParameterError
+from odmlib.machines.training import make_settings
+from odmlib.selection.streaming import stored_rows
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -220,3 +225,82 @@ def test_an_interrupt_as_the_cache_gets_its_name_leaves_no_cache(monkeypatch, ke
     with pytest.raises(KeyboardInterrupt):
         odmlib.train_stream("data", keep_cache=keep)
     assert len(os.listdir()) == 1 + keep
+
+
+CACHING = ("selection/streaming.py", "data/row_store.py", "data/files.py")
+
+
+def interrupted_at(n, keep):
+    """Whether Ctrl-C came, at the n-th line of what puts the rows of "data" into a cache and removes it."""
+    lines = 0
+
+    def follow(frame, event, argument):
+        def count(frame, event, argument):
+            nonlocal lines
+            lines += event == "line"
+            if event == "line" and lines == n:
+                raise KeyboardInterrupt
+            return count
+
+        return count if frame.f_code.co_filename.endswith(CACHING) else None
+
+    settings, before = make_settings({"kernel": "linear", "cache_mb": 1.0, "threads": 1}), sys.gettrace()
+    try:
+        sys.settrace(follow)
+        with stored_rows("data", settings, ".", keep):
+            pass
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # files opened and not yet held
+@pytest.mark.parametrize("found", [False, True])
+@pytest.mark.parametrize("keep", [False, True])
+def test_an_interrupt_at_any_line_leaves_a_cache_only_if_it_is_to_be_kept(keep, found):
+    odmlib.write_data("data", *noisy(n_rows=20, n_features=2))
+    threads, n = threading.active_count(), 1
+    caches: list[str] = []
+    while True:
+        if found and not caches:
+            interrupted_at(0, keep=True)
+        came = interrupted_at(n, keep)
+        caches = [name for name in os.listdir() if name != "data"]
+        most = keep or found  # a cache that was found stays where the run has not come to hold it
+        assert len(caches) <= most and all(name.endswith(".odmrows") for name in caches), n
+        if not came:
+            break
+        if not found:
+            for name in caches:
+                os.unlink(name)
+        n += 1
+    assert n > 100
+    assert len(caches) == keep
+    assert threading.active_count() <= threads
+
+
+def test_a_cache_of_blocks_has_no_name_while_it_is_used():
+    """A kill leaves nothing that no other run could use."""
+    X, y = noisy(n_rows=100)
+    seen = []
+    odmlib.train_stream(blocks_of(X, y), callback=lambda progress: seen.append(os.listdir()))
+    assert seen and all(names == [] for names in seen)
+
+
+def test_a_damaged_cache_stays_for_who_is_told_to_delete_it():
+    odmlib.write_data("data", *noisy(n_rows=200))
+    odmlib.train_stream("data", cache_mb=1, keep_cache=True)
+    (name,) = set(os.listdir()) - {"data"}
+    whole = Path(name).read_bytes()
+    for damaged in (whole[:-1], whole[:5000], b"odmrows0" + whole[8:], whole[:200] + b"x" + whole[201:]):
+        Path(name).write_bytes(damaged)
+        with pytest.raises(CacheFormatError, match="delete the file and run again"):
+            odmlib.train_stream("data", cache_mb=1)
+        assert Path(name).read_bytes() == damaged
+    Path(name).write_bytes(whole)
+    odmlib.train_stream("data", cache_mb=1)
+    assert os.listdir() == ["data"]
