@@ -261,6 +261,83 @@ def test_cross_validation(spark):
     assert search.avgMetrics[1] > 0.95
 
 
+def three_classes(labels=(0, 1, 2)):
+    rng = np.random.default_rng(3)
+    codes = np.arange(90) % 3
+    rows = rng.normal(size=(90, 4)) + 2 * np.eye(3, 4)[codes]
+    return rows, np.array(labels, dtype=float)[codes]
+
+
+@pytest.mark.parametrize("engine", ["jobs", "barrier"])
+def test_more_classes_in_one_pass(spark, tmp_path, engine):
+    """Each class against the rest, as odmlib trains them; a round serves all of them."""
+    rows, labels = three_classes((7, 3, 5))
+    data = frame(spark, rows, labels)
+    model = fitted(data, C=1.0, engine=engine)
+    found = model.transform(data).collect()
+    scores = np.array([row.rawPrediction.array for row in found])
+    for k, label in enumerate((3.0, 5.0, 7.0)):
+        alone = odmlib.train(rows, np.where(labels == label, 1, -1), kernel="linear", C=1.0, tol=1e-8)
+        allowed = np.sqrt(2 * TOL * alone.report["primal"]) * np.sqrt((rows**2).sum(axis=1) + 1)
+        assert (np.abs(scores[:, k] - alone.decision_function(rows)) <= 1.01 * allowed).all()
+    assert model.gap <= TOL and model.numClasses == 3
+    assert [row.prediction for row in found] == np.array([3.0, 5.0, 7.0])[scores.argmax(axis=1)].tolist()
+    assert model.report["scheme"] == "ovr"
+    right = np.array([3.0, 5.0, 7.0])[scores.argmax(axis=1)] == labels
+    assert model.report["details"]["right"] == [int(right[labels == k].sum()) for k in (3, 5, 7)]
+    assert model.predict(Vectors.dense(rows[0])) == found[0].prediction
+    np.testing.assert_allclose(
+        rows @ model.coefficientMatrix.toArray().T + model.interceptVector.array,
+        scores,
+        rtol=1e-10,
+        atol=1e-12,
+    )
+    with pytest.raises(odmlib.ParameterError, match="coefficients is for two classes"):
+        model.coefficients  # noqa: B018
+    model.save(str(tmp_path / "m"))
+    again = ODMClassificationModel.load(str(tmp_path / "m"))
+    assert [row.prediction for row in again.transform(data).collect()] == [row.prediction for row in found]
+
+
+def test_more_classes_take_the_rounds_of_the_longest(spark, monkeypatch):
+    rows, labels = three_classes()
+    data, rounds, tree_sum = frame(spark, rows, labels), [], spark_linear.tree_sum
+
+    def counted(*arguments):
+        rounds.append(1)
+        return tree_sum(*arguments)
+
+    monkeypatch.setattr(spark_linear, "tree_sum", counted)
+    model = fitted(data, C=1.0)
+    longest = max(point["iteration"] for point in model.report["trace"])
+    assert longest + 2 <= len(rounds) < model.report["iterations"] + 2 * 3
+
+
+def test_more_classes_over_landmarks(spark):
+    rows, labels = three_classes()
+    data = frame(spark, rows, labels)
+    model = fitted(data, kernel="rbf", gamma=0.3, C=1.0, approx="nystrom", rank=20)
+    reference = odmlib.train(
+        rows, labels, machine="sodm", gamma=0.3, C=1.0, approx="nystrom", rank=20, multiclass="ovr"
+    )
+    assert model.report["primal"] == pytest.approx(reference.report["primal"], rel=2e-3)
+    found = model.transform(data)
+    assert found.filter("prediction = label").count() > 75
+    assert found.schema["prediction"].metadata == {"ml_attr": {"type": "nominal", "num_vals": 3}}
+    with pytest.raises(odmlib.ParameterError, match="by levels are for two classes, found 3"):
+        fitted(data, kernel="rbf", gamma=0.3)
+    with pytest.raises(odmlib.ParameterError, match="solver dsvrg is for two classes, found 3"):
+        fitted(data, engine="barrier", solver="dsvrg")
+
+
+def test_any_two_labels_are_classes(spark):
+    """The larger one is the positive one."""
+    data = frame(spark, X[:60], np.where(Y[:60] > 0, 2.0, 1.0))
+    model = fitted(data, C=1e-3, tol=0.1)
+    assert model.odm.labels.tolist() == [2, 1]
+    assert {row.prediction for row in model.transform(data).collect()} <= {1.0, 2.0}
+
+
 @pytest.mark.slow
 def test_more_classes_by_one_vs_rest(spark):
     rows, labels = odmlib.read_data(
@@ -303,9 +380,7 @@ def test_limit_of_rounds_is_told(spark):
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        ([1, 1, 1, 1], "all rows have the same label (1)"),
-        ([1, 2, 3, 1], "labels must be 0 and 1, or -1 and +1, found 1, 2, 3"),
-        ([1, 2, 2, 1], "found 1, 2; pyspark.ml.feature.StringIndexer makes 0 and 1 of any two"),
+        ([1, 1, 1, 1], "all rows have the same label (1); at least two classes are needed"),
         ([0, 1, np.nan, 1], "a label is missing or not a number"),
         ([0, 1, np.inf, 1], "a label is inf"),
     ],
