@@ -56,9 +56,7 @@ def with_scores(
     checked = (
         F.when(vector.isNull(), _refused("a row has no features (null)"))
         .when(size != width, F.raise_error(told))
-        .when(
-            F.isnan(F.col(score)[0] if several else score), _refused("a row's features hold NaN or infinity")
-        )
+        .when(F.isnan(one), _refused("a row's features hold NaN or infinity"))
         .otherwise(F.col(score))
     )
     return dataset.withColumn(score, checked).drop(array)

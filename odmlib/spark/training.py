@@ -171,9 +171,9 @@ def _train(
     if machine.options.approx == "nystrom":
         return _train_nystrom(blocks, machine, formula, whole, depth, control)
     if whole.classes.tasks > 1:
-        found = whole.classes.tasks
+        n_classes = whole.classes.tasks
         raise ParameterError(
-            f"kernel machines by levels are for two classes, found {found}; approx nystrom is for more"
+            f"kernel machines by levels are for two classes, found {n_classes}; approx nystrom is for more"
         )
     result, vectors, margins = LevelRun(blocks, problem, control).solve()
     _require_finite([result])
