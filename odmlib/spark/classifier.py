@@ -10,6 +10,7 @@ regularised as the others are. Features are not standardised: put a StandardScal
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable
@@ -33,7 +34,7 @@ from odmlib.model.functions import LinearFunction
 from odmlib.model.model import Model
 from odmlib.model.text_format import load_model
 from odmlib.options import TrainOptions
-from odmlib.solvers.control import CONVERGED
+from odmlib.solvers.control import CONVERGED, Progress
 from odmlib.solvers.distributed.blocks import TUNING
 from odmlib.solvers.trace import Trace
 from odmlib.spark.blocks import BLOCK_VALUES, blocks_of_batches
@@ -45,6 +46,8 @@ from odmlib.spark.vectors import vector_struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+LOG = logging.getLogger("odmlib.spark")
 
 NUMBER, WHOLE, NAME = TypeConverters.toFloat, TypeConverters.toInt, TypeConverters.toString
 
@@ -242,7 +245,7 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
         blocks = Spread(records, partial(blocks_of_batches, block_values=block_values))
         standardized = self.getOrDefault("standardization")
         init = None if self._initial is None else self._initial._odm
-        trace = Trace()
+        trace = Trace(also=_log_progress)
         model = train_blocks(
             blocks,
             options.but(callback=trace),
@@ -284,6 +287,12 @@ ODMClassifier.__init__.__signature__ = Signature(  # type: ignore[attr-defined]
         ).items()
     ]
 )
+
+
+def _log_progress(progress: Progress) -> None:
+    task = f"class {progress.task} of {progress.tasks}, " if progress.tasks > 1 else ""
+    where = progress.stage or f"round {progress.iteration}"
+    LOG.info("%s%s: objective %.6g, gap %.2g", task, where, progress.primal, progress.gap)
 
 
 def _is_features(kind: DataType) -> bool:

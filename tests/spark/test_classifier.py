@@ -105,7 +105,7 @@ def test_on_spark_connect(model, tmp_path):
     assert result.returncode == 0, result.stderr[-3000:]
     found = json.loads(result.stdout.splitlines()[-1])
     assert np.linalg.norm(weights_of(model) - found["weights"]) <= 2 * np.sqrt(2 * TOL)
-    assert found["gap"] <= TOL and found["loaded"] == found["weights"]
+    assert found["gap"] <= TOL and found["loaded"] == found["weights"] == found["in_stage"]
     assert found["right"] > 540
     reference = odmlib.train(X, Y, machine="sodm", gamma=0.02, C=0.1, approx="nystrom", rank=20)
     assert found["kernel"] == pytest.approx(reference.report["primal"], rel=2e-3)
@@ -144,6 +144,26 @@ def test_every_parameter_of_linear_svc_is_known():
 
     theirs = set(inspect.signature(LinearSVC.__init__).parameters)
     assert theirs <= set(inspect.signature(ODMClassifier.__init__).parameters)
+
+
+def test_every_parameter_has_a_setter_and_a_getter():
+    machine = ODMClassifier()
+    for param in machine.params:
+        name = param.name[0].upper() + param.name[1:]
+        if machine.isDefined(param):
+            value = machine.getOrDefault(param)
+            assert getattr(machine, f"set{name}")(value) is machine
+            assert getattr(machine, f"get{name}")() == value
+        assert callable(getattr(machine, f"set{name}")) and callable(getattr(machine, f"get{name}"))
+    found = ODMClassificationModel()
+    for name in ("FeaturesCol", "PredictionCol", "RawPredictionCol"):
+        assert getattr(getattr(found, f"set{name}")("x"), f"get{name}")() == "x"
+
+
+def test_progress_is_logged(spark, caplog):
+    with caplog.at_level("INFO", logger="odmlib.spark"):
+        fitted(frame(spark, X[:60], Y[:60]), C=1e-3, tol=0.1)
+    assert "round 0: objective" in caplog.text and "gap" in caplog.text
 
 
 def test_columns_and_labels(spark, model):
@@ -463,6 +483,7 @@ def test_on_a_cluster_of_processes(tmp_path):
     found = json.loads(result.stdout.splitlines()[-1])
     assert all("/odm/odmlib/" in place for place in found["places"])
     assert found["weights"] == found["again"]
+    assert found["lost"] and found["in_stage"] == [found["weights"]] * 2
     function = odmlib.train(X, Y, kernel="linear", C=C, tol=1e-6).function
     expected = np.append(function.weights[:, 0], function.bias_weights[0])
     assert found["gap"] <= TOL
