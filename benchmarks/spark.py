@@ -1,6 +1,8 @@
 """ODMClassifier against Spark's own LinearSVC on local[2]: rows to Python, training and scoring.
 
     python -m benchmarks.spark [--quick] [--rows 1000000] [--repeats 3]
+    python -m benchmarks.spark --nystrom skin_nonskin      Nystrom by jobs and in a barrier stage
+    python -m benchmarks.spark --growth 100000,1000000     time, driver memory and bytes moved by rows
 
 Data are drawn by Spark and cached. "cpu" is the processor time of Java, the Python workers and this process
 together, which other work on the machine hardly changes; ratios are of medians, within one run. "rows to
@@ -15,7 +17,9 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks._common import VERDICT, interruptible, parse_arguments
@@ -31,6 +35,9 @@ def main() -> int:
         lambda parser: (
             parser.add_argument("--rows", type=int, default=1_000_000),
             parser.add_argument("--repeats", type=int, default=3),
+            parser.add_argument("--growth", metavar="ROWS,..."),
+            parser.add_argument("--columns", default="20,100", metavar="COLUMNS,...", help="of --growth"),
+            parser.add_argument("--nystrom", metavar="SET", help="of shared/data"),
         ),
     )
     try:
@@ -45,6 +52,17 @@ def main() -> int:
         builder = builder.config(name, "false")
     spark = builder.config("spark.log.level", "ERROR").getOrCreate()
     try:
+        if arguments.growth or arguments.nystrom:
+            if arguments.growth:
+                sizes = [
+                    (int(n), int(d))
+                    for d in arguments.columns.split(",")
+                    for n in arguments.growth.split(",")
+                ]
+                growth(spark, [(2000, 20)] if arguments.quick else sizes)
+            if arguments.nystrom:
+                nystrom(spark, arguments.nystrom, arguments.repeats)
+            return 0
         measure(spark, 20_000 if arguments.quick else arguments.rows, arguments.repeats)
     finally:
         spark.stop()
@@ -70,12 +88,13 @@ def measure(spark, n, repeats):
         some.unpersist()
     cost, dense = 1e-3, data(spark, n, 1.0)
     peer, ours = LinearSVC(regParam=1 / (cost * n)), ODMClassifier(C=cost)
+    stage = ODMClassifier(C=cost, engine="barrier")
+    ways = {"LinearSVC": peer, "ODM, barrier": stage, "ODM": ours}
     models = lines(
-        "fit",
-        {"LinearSVC": partial(peer.fit, dense), "ODM": partial(ours.fit, dense)},
-        repeats,
-        "at most 1.5",
+        "fit", {name: partial(way.fit, dense) for name, way in ways.items()}, repeats, "at most 1.5"
     )
+    rounds(ODMClassifier(C=cost, tol=1e-12, maxIter=8, engine="barrier").fit(dense))
+    del models["ODM, barrier"]
     right = {
         name: model.transform(dense).filter("prediction = label").count() for name, model in models.items()
     }
@@ -91,12 +110,88 @@ def measure(spark, n, repeats):
     )
 
 
-def data(spark, n, density):
+def rounds(model):
+    """How long a round of a barrier stage took, with its computing."""
+    seconds = [point["seconds"] for point in model.report["trace"]]
+    found = [1000 * (b - a) for a, b in pairwise(seconds)]
+    print(f"{VERDICT}a round of the barrier stage: {min(found):.0f} to {max(found):.0f} ms (target 50)\n")
+
+
+def nystrom(spark, name, repeats):
+    """100 landmarks, gamma 10, C 10, and odmlib without Spark for the objective."""
+    import odmlib
+    from odmlib.options import TrainOptions
+    from odmlib.spark.files import Grammar, file_blocks
+    from odmlib.spark.training import train_blocks
+
+    (path,) = Path("../shared/data").resolve().glob(f"{name}.libsvm*")
+    wishes = {"gamma": 10.0, "C": 10.0, "approx": "nystrom", "rank": 100, "seed": 0}
+    options = TrainOptions(machine="sodm", kernel="rbf", **wishes)
+
+    def train(engine):
+        return train_blocks(file_blocks(spark, str(path), Grammar()), options, files=True, engine=engine)
+
+    print("| work | seconds | cpu | ratio | cpu ratio |\n|---|---|---|---|---|")
+    ways = {"by jobs": partial(train, "jobs"), "barrier": partial(train, "barrier")}
+    found = lines(f"{name}, Nystrom", ways, repeats, "at most 0.5")
+    alone = odmlib.train(*odmlib.read_data(path), machine="sodm", kernel="rbf", **wishes).report
+    for way, model in (*((way, model.report) for way, model in found.items()), ("without Spark", alone)):
+        print(f"{way}: objective {model['primal']:.8g}, gap {model['gap']:.1e}, {model['iterations']} rounds")
+
+
+def growth(spark, sizes):
+    """What grows with the rows, and what does not."""
+    from odmlib.spark import ODMClassifier
+
+    print(f"load {os.getloadavg()[0]:.0f}\n")
+    print("| rows | columns | engine | seconds | cpu | rounds | driver, MB | to the driver, kB |")
+    print("|---|---|---|---|---|---|---|---|")
+    for n, columns in sizes:
+        rows = data(spark, n, 1.0, columns)
+        for engine in ("jobs", "barrier"):
+            wall, cpu = time.perf_counter(), tree_seconds()
+            with bytes_to_driver() as sizes:
+                model = ODMClassifier(C=1e-3, tol=1e-4, engine=engine).fit(rows)
+            wall, cpu = time.perf_counter() - wall, tree_seconds() - cpu
+            told = sum(sizes) / 1e3
+            memory, iterations = peak_megabytes(), model.report["iterations"]
+            found = f"{wall:.1f} | {cpu:.1f} | {iterations} | {memory:.0f} | {told:.0f}"
+            print(f"| {n} | {columns} | {engine} | {found} |", flush=True)
+        rows.unpersist()
+
+
+@contextmanager
+def bytes_to_driver():
+    """A list that the sizes of all that the driver collects are added to."""
+    from odmlib.spark import barrier, engine
+
+    sizes, assembled = [], engine.assembled
+
+    def counted(rows):
+        rows = list(rows)
+        sizes.extend(len(row.data) for row in rows)
+        return assembled(rows)
+
+    engine.assembled = barrier.assembled = counted
+    try:
+        yield sizes
+    finally:
+        engine.assembled = barrier.assembled = assembled
+
+
+def peak_megabytes():
+    """Of this process: the Python part of the driver."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def data(spark, n, density, columns=COLUMNS):
     """Vectors as VectorAssembler makes them: sparse ones where that is smaller."""
     from pyspark.ml.feature import VectorAssembler
     from pyspark.sql import functions as F
 
-    names = [f"x{k}" for k in range(COLUMNS)]
+    names = [f"x{k}" for k in range(columns)]
     rows = spark.range(0, n, 1, 2)
     for k, name in enumerate(names):
         value = F.when(F.rand(100 + k) < density, F.randn(k)).otherwise(0.0)

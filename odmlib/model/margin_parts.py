@@ -29,7 +29,7 @@ class MarginPart:
     least: float
     points: Floats
     point_weights: Floats
-    right: tuple[int, int]  # rows of each class that are predicted rightly, with weight or without
+    right: tuple[int, ...]  # rows of each class that are predicted rightly, with weight or without
 
 
 def margin_part(margins: Floats, weights: Floats, signs: Floats, n_points: int = POINTS) -> MarginPart:

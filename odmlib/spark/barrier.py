@@ -111,9 +111,7 @@ class Team:
         self.n_kept = 0
         self.holders: dict[int, Channel | None] = {}  # of objects, by their numbers; None: this task
 
-    def ask(
-        self, source: int, steps: tuple[Step, ...], keep_as: int | None = None
-    ) -> list[tuple[int, Any]]:
+    def ask(self, source: int, steps: tuple[Step, ...], keep_as: int | None = None) -> list[tuple[int, Any]]:
         """Answers of all tasks, by ascending number."""
         from pyspark import cloudpickle
 
@@ -260,6 +258,7 @@ def _member(main: Main, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _lead(main: Main, team: Team) -> tuple[Any, OdmError | None]:
+    found: tuple[Any, OdmError | None]
     try:
         found = main(TeamSpread(team)), None
     except OdmError as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from odmlib._core.arrays import Floats
+from odmlib._core.arrays import Floats, Places
 from odmlib.data.dataset import MAX_FEATURES, Dataset, dense_rows, stacked
 from odmlib.data.labels import show_labels
 from odmlib.data.problem import class_weights
@@ -22,7 +22,8 @@ from odmlib.spark.engine import Pairs, first_number
 from odmlib.spark.vectors import present, rows_of, usable_rows, widths_of
 
 BLOCK_VALUES = 1 << 24  # stored values of a block, about: 200 MB
-MANY_LABELS = 10  # more are not counted
+MANY_LABELS = 10  # more are not shown
+MOST_CLASSES = 100
 
 
 # ---------------------------------------------------------------------------------------- making blocks
@@ -46,7 +47,9 @@ class RowBlock:
     def summary(self) -> Summary:
         labels, first, places = np.unique(self.labels, return_index=True, return_inverse=True)
         columns = labels, np.bincount(places), np.bincount(places, self.weights)
-        seen = zip(*(column[np.argsort(first)[:MANY_LABELS]].tolist() for column in columns), strict=True)
+        seen = zip(
+            *(column[np.argsort(first)[: MOST_CLASSES + 1]].tolist() for column in columns), strict=True
+        )
         values = self.rows.values
         mean = float(values.mean()) if len(values) else 0.0
         moments = len(values), mean, float(np.square(values - mean).sum())
@@ -128,7 +131,7 @@ def _checked_rows(batch: Any, width: int | None) -> tuple[Dataset, Floats, Float
         raise ParameterError(f"rows have {width} features; at most {MAX_FEATURES} are possible")
     if not usable_rows(vectors, width).all():
         raise ParameterError("features holds NaN or infinity; every value must be finite")
-    _refuse("label", labels[~np.isfinite(labels)], "every label must be 0 or 1, or -1 or +1")
+    _refuse("label", labels[~np.isfinite(labels)], "every row needs a label")
     wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
     _refuse("row weight", wrong, "weights must be finite and at least 0")
     return rows_of(vectors, width), labels, weights
@@ -145,16 +148,26 @@ def _refuse(what: str, wrong: Floats, expected: str) -> None:
 
 @dataclass(frozen=True)
 class Classes:
-    """The two classes: the positive one first."""
+    """The classes; of two the positive one first."""
 
     labels: Floats
-    weights: tuple[float, float] = (1.0, 1.0)  # of a class, besides those of its rows
+    weights: tuple[float, ...] = (1.0, 1.0)  # of a class, besides those of its rows
 
-    def signs(self, block: RowBlock) -> Floats:
-        return np.where(block.labels == self.labels[0], 1.0, -1.0)
+    @property
+    def tasks(self) -> int:
+        """Machines to train: one, or for more than two classes one for each against the rest."""
+        return 1 if len(self.labels) == 2 else len(self.labels)
+
+    def signs(self, block: RowBlock, task: int = 0) -> Floats:
+        return np.where(block.labels == self.labels[task], 1.0, -1.0)
+
+    def codes(self, block: RowBlock) -> Places:
+        """The place of every row's class among the labels."""
+        order = np.argsort(self.labels)
+        return order[np.searchsorted(self.labels[order], block.labels)]
 
     def row_weights(self, block: RowBlock) -> Floats:
-        return block.weights * np.where(block.labels == self.labels[0], *self.weights)
+        return block.weights * np.array(self.weights)[self.codes(block)]
 
 
 @dataclass(frozen=True)
@@ -167,8 +180,8 @@ class Whole:
     n_blocks: int
     total_weight: float  # of the rows, without class weights
     classes: Classes
-    class_rows: tuple[int, int]
-    class_weights: tuple[float, float]  # of their rows, with class weights
+    class_rows: tuple[int, ...]
+    class_weights: tuple[float, ...]  # of their rows, with class weights
     variance: float  # of all entries, zeros included
     first_rows: Mapping[int, int] = field(repr=False)  # how many rows stand before a block, by its number
 
@@ -179,9 +192,10 @@ class Whole:
 
 
 def joined(summaries: list[Summary], files: bool, class_weight: Mapping | None = None) -> Whole:
-    """ParameterError says why the rows are not a problem of two classes.
+    """ParameterError says why the rows are not a problem of two or more classes.
 
-    A data frame has labels 0 and 1 or -1 and +1, and one width; `files` any two labels and any widths.
+    A data frame has one width, and of two labels the larger is the positive one; `files` have any widths, and
+    of two labels the first one is positive, unless they are -1 and +1.
     """
     summaries = sorted(summaries, key=lambda summary: summary.number)
     for summary in summaries:
@@ -198,12 +212,11 @@ def joined(summaries: list[Summary], files: bool, class_weight: Mapping | None =
     labels, rows, weights = _labels_of(summaries, files)
     nobody = np.empty(0, dtype=np.int64)  # weights by counts are not asked for here
     factors = tuple(class_weights(class_weight, np.array(labels), nobody).tolist())
-    weighted = weights[0] * factors[0], weights[1] * factors[1]
+    weighted = tuple(weight * factor for weight, factor in zip(weights, factors, strict=True))
+    every = "both classes" if len(labels) == 2 else "every class"
     for label, weight in zip(labels, weighted, strict=True):
         if weight == 0:
-            raise ParameterError(
-                f"no weight is left for label {label:g}; rows of both classes must have weight"
-            )
+            raise ParameterError(f"no weight is left for label {label:g}; rows of {every} must have weight")
     starts = np.cumsum([0] + [summary.n_rows for summary in summaries]).tolist()
     return Whole(
         n_rows,
@@ -221,33 +234,25 @@ def joined(summaries: list[Summary], files: bool, class_weight: Mapping | None =
 
 def _labels_of(
     summaries: list[Summary], files: bool
-) -> tuple[list[float], tuple[int, int], tuple[float, float]]:
-    """The labels, the positive one first, with the numbers and weights of their rows."""
+) -> tuple[list[float], tuple[int, ...], tuple[float, ...]]:
+    """The labels, of two the positive one first, with the numbers and weights of their rows."""
     found: dict[float, tuple[int, list[float]]] = {}
     for summary in summaries:
         for label, count, weight in summary.labels:
             known, parts = found.get(label, (0, []))
             found[label] = known + count, [*parts, weight]
     labels = list(found)  # in order of appearance
-    if len(labels) == 1 and (files or labels[0] in (-1, 0, 1)):
-        expected = "" if files else ", 0 and 1 or -1 and +1"
-        raise ParameterError(
-            f"all rows have the same label ({labels[0]:g}); two classes are needed{expected}"
-        )
-    usual = sorted(labels) in ([0, 1], [-1, 1])
-    if not (usual or (files and len(labels) == 2)):
+    if len(labels) == 1:
+        raise ParameterError(f"all rows have the same label ({labels[0]:g}); at least two classes are needed")
+    if len(labels) > MOST_CLASSES:
         shown = show_labels(np.array(sorted(labels)), MANY_LABELS)
-        expected = "there must be two" if files else "must be 0 and 1, or -1 and +1"
-        more = "machines of more classes are trained without --spark"
-        if not files:
-            more = "more classes: pyspark.ml.classification.OneVsRest"
-            if len(labels) == 2:
-                more = "pyspark.ml.feature.StringIndexer makes 0 and 1 of any two"
-        raise ParameterError(f"labels {expected}, found {shown}; {more}")
-    if not files or sorted(labels) == [-1, 1]:
+        raise ParameterError(f"labels must be of at most {MOST_CLASSES} classes, found {shown}")
+    if len(labels) == 2 and (not files or sorted(labels) == [-1, 1]):
         labels.sort(reverse=True)
-    (n, weights), (n_other, weights_other) = (found[label] for label in labels)
-    return labels, (n, n_other), (math.fsum(weights), math.fsum(weights_other))
+    elif not files:
+        labels.sort()
+    rows = tuple(found[label][0] for label in labels)
+    return labels, rows, tuple(math.fsum(found[label][1]) for label in labels)
 
 
 def _variance(moments: list[tuple[int, float, float]], entries: int) -> float:

@@ -10,6 +10,7 @@ regularised as the others are. Features are not standardised: put a StandardScal
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable
@@ -21,7 +22,7 @@ import numpy as np
 from pyspark.ml import util
 from pyspark.ml.classification import ClassificationModel, Classifier
 from pyspark.ml.functions import array_to_vector
-from pyspark.ml.linalg import DenseVector, Vector, Vectors, VectorUDT
+from pyspark.ml.linalg import DenseMatrix, DenseVector, Vector, Vectors, VectorUDT
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param import shared as of_spark
 from pyspark.sql import functions as F
@@ -33,7 +34,7 @@ from odmlib.model.functions import LinearFunction
 from odmlib.model.model import Model
 from odmlib.model.text_format import load_model
 from odmlib.options import TrainOptions
-from odmlib.solvers.control import CONVERGED
+from odmlib.solvers.control import CONVERGED, Progress
 from odmlib.solvers.distributed.blocks import TUNING
 from odmlib.solvers.trace import Trace
 from odmlib.spark.blocks import BLOCK_VALUES, blocks_of_batches
@@ -45,6 +46,8 @@ from odmlib.spark.vectors import vector_struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+LOG = logging.getLogger("odmlib.spark")
 
 NUMBER, WHOLE, NAME = TypeConverters.toFloat, TypeConverters.toInt, TypeConverters.toString
 
@@ -162,7 +165,7 @@ for _name, (_converter, _, _meaning) in OWN_PARAMS.items():
 class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.DefaultParamsReadable):
     """Optimal margin distribution machine on a DataFrame, trained where its partitions are.
 
-    Columns as in LinearSVC: featuresCol (vectors), labelCol (0 and 1, or -1 and +1), weightCol; the model
+    Columns as in LinearSVC: featuresCol (vectors), labelCol (any two numbers or more), weightCol; the model
     adds rawPredictionCol and predictionCol. Stops at the relative duality gap `tol`, computed over all rows,
     or after `maxIter` rounds: steps of Newton's method, of L-BFGS for more than 1000 columns.
     """
@@ -242,7 +245,7 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
         blocks = Spread(records, partial(blocks_of_batches, block_values=block_values))
         standardized = self.getOrDefault("standardization")
         init = None if self._initial is None else self._initial._odm
-        trace = Trace()
+        trace = Trace(also=_log_progress)
         model = train_blocks(
             blocks,
             options.but(callback=trace),
@@ -286,6 +289,12 @@ ODMClassifier.__init__.__signature__ = Signature(  # type: ignore[attr-defined]
 )
 
 
+def _log_progress(progress: Progress) -> None:
+    task = f"class {progress.task} of {progress.tasks}, " if progress.tasks > 1 else ""
+    where = progress.stage or f"round {progress.iteration}"
+    LOG.info("%s%s: objective %.6g, gap %.2g", task, where, progress.primal, progress.gap)
+
+
 def _is_features(kind: DataType) -> bool:
     numbers = kind.elementType if isinstance(kind, ArrayType) else kind
     return isinstance(kind, VectorUDT) or isinstance(numbers, NumericType)
@@ -313,7 +322,10 @@ def check_column(
 
 
 class TrainingSummary(NamedTuple):
-    """The objective and the relative duality gap after each round (some hundred of them at most)."""
+    """The objective and the relative duality gap after each round (some hundred of them at most).
+
+    With more than two classes the rounds of one machine come after those of the other.
+    """
 
     objectiveHistory: list[float]
     gapHistory: list[float]
@@ -337,21 +349,44 @@ class ODMClassificationModel(
 
     @property
     def numClasses(self) -> int:
-        """2"""
-        return 2
+        """How many labels there are."""
+        return self._odm.n_classes
 
     @property
     def coefficients(self) -> DenseVector:
         """The weight of every feature; of linear machines only."""
+        self._require_two("coefficients", "coefficientMatrix")
+        return Vectors.dense(self._weights[0])
+
+    @property
+    def coefficientMatrix(self) -> DenseMatrix:
+        """A row of weights for two classes, else one for every class; of linear machines only."""
+        weights = self._weights
+        n_rows, n_columns = weights.shape
+        return DenseMatrix(n_rows, n_columns, weights.reshape(-1), True)
+
+    @property
+    def interceptVector(self) -> DenseVector:
+        """The intercept that belongs to every row of coefficientMatrix."""
         function = self._linear_function
-        weights = np.zeros(self.numFeatures)
-        weights[function.columns] = function.weights[:, 0]
-        return Vectors.dense(weights)
+        return Vectors.dense(function.bias * function.bias_weights)
+
+    @property
+    def _weights(self) -> np.ndarray:
+        function = self._linear_function
+        weights = np.zeros((function.n_outputs, self.numFeatures))
+        weights[:, function.columns] = function.weights.T
+        return weights
+
+    def _require_two(self, name: str, other: str) -> None:
+        if self._odm.n_outputs > 1:
+            raise ParameterError(f"{name} is for two classes; a machine of more has {other}")
 
     @property
     def intercept(self) -> float:
         """What is added to the weighted sum of the features; of linear machines only."""
-        return float(self._linear_function.bias * self._linear_function.bias_weights[0])
+        self._require_two("intercept", "interceptVector")
+        return float(self.interceptVector[0])
 
     @property
     def numSupportVectors(self) -> int:
@@ -378,23 +413,26 @@ class ODMClassificationModel(
         """How training went, round by round."""
         if not self.hasSummary:
             raise ParameterError("this model has no summary of its training")
-        trace = self._odm.report["trace"]
+        trace = sorted(self._odm.report["trace"], key=lambda point: point.get("task", 1))
         primal, gaps = ([point[name] for point in trace] for name in ("primal", "gap"))
         return TrainingSummary(primal, gaps, self._odm.report["iterations"])
 
     setThreshold = _setter("threshold")
 
     def predictRaw(self, value: Vector) -> DenseVector:
-        """(-f, f) with the decision value f of one vector."""
+        """(-f, f) with the decision value f of one vector; of more than two classes the value of each."""
         if len(value) != self.numFeatures:
             raise ParameterError(wrong_width(len(value), self.numFeatures))
-        decision = float(self._odm.decision_function(value.toArray()[None])[0])
-        return Vectors.dense([-decision, decision])
+        found = self._odm.decision_function(value.toArray()[None])
+        return Vectors.dense([-found[0], found[0]] if self._odm.n_outputs == 1 else found[0])
 
     def predict(self, value: Vector) -> float:
         """The label of one vector."""
-        positive, negative = self._odm.labels.tolist()
-        return positive if self.predictRaw(value)[1] > self.getThreshold() else negative
+        raw, labels = self.predictRaw(value), self._odm.labels.tolist()
+        if self._odm.n_outputs > 1:
+            return labels[int(np.argmax(raw.array))]
+        positive, negative = labels
+        return positive if raw[1] > self.getThreshold() else negative
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         features, names = self.getFeaturesCol(), self._output_names()
@@ -407,17 +445,22 @@ class ODMClassificationModel(
             raise ParameterError(wrong_width(width, self.numFeatures))
         score = f"{self.uid}_score"
         dataset = with_scores(dataset, features, score, self._odm)
-        positive, negative = self._odm.labels.tolist()
+        labels, several = self._odm.labels.tolist(), self._odm.n_outputs > 1
         if "rawPredictionCol" in names:
-            raw = array_to_vector(F.array(-F.col(score), F.col(score)))
-            dataset = dataset.withColumn(names["rawPredictionCol"], raw)
-            dataset = dataset.withMetadata(names["rawPredictionCol"], {"ml_attr": {"num_attrs": 2}})
+            values = F.col(score) if several else F.array(-F.col(score), F.col(score))
+            dataset = dataset.withColumn(names["rawPredictionCol"], array_to_vector(values))
+            about = {"ml_attr": {"num_attrs": len(labels)}}
+            dataset = dataset.withMetadata(names["rawPredictionCol"], about)
         if "predictionCol" in names:
-            above = F.col(score) > F.lit(self.getThreshold())
-            label = F.when(above, F.lit(positive)).otherwise(F.lit(negative))
+            if several:
+                place = F.array_position(F.col(score), F.array_max(score)).cast("int")
+                label = F.element_at(F.array(*map(F.lit, labels)), place)
+            else:
+                above = F.col(score) > F.lit(self.getThreshold())
+                label = F.when(above, F.lit(labels[0])).otherwise(F.lit(labels[1]))
             dataset = dataset.withColumn(names["predictionCol"], label)
-            if negative == 0:
-                nominal = {"ml_attr": {"type": "nominal", "num_vals": 2}}
+            if sorted(labels) == list(range(len(labels))):
+                nominal = {"ml_attr": {"type": "nominal", "num_vals": len(labels)}}
                 dataset = dataset.withMetadata(names["predictionCol"], nominal)
         return dataset.drop(score)
 
@@ -493,7 +536,7 @@ class ModelReader(util.DefaultParamsReader):
         if len(found) != 1:
             raise ModelFormatError(f"expected one model file, found {len(found)}", folder)
         odm = load_model(found[0].encode())
-        if odm.scheme != "binary" or odm.formula.name == "precomputed":
-            raise ModelFormatError("expected a machine of two classes on features", folder)
+        if odm.scheme not in ("binary", "ovr") or odm.formula.name == "precomputed":
+            raise ModelFormatError("expected a machine of classes on features", folder)
         model.odm = odm
         return model

@@ -276,7 +276,7 @@ def _sum_of(key: int, vectors: list[Floats]) -> Floats | None:
 
 
 def _folded(pairs: Iterable[tuple[int, Any]]) -> Pairs:
-    """One sum for all vectors of a partition, numbered as its first one. A task may have several partitions."""
+    """One sum for all vectors of a partition, numbered as its first one; a task may have several."""
     partitions: dict[int, list[tuple[int, Any]]] = {}
     for number, one in pairs:
         partitions.setdefault(number // NUMBERS_OF_PARTITION, []).append((number, one))

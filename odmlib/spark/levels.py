@@ -319,7 +319,10 @@ class LevelRun:
 
 
 def deal(
-    blocks: Spread, problem: ClusterProblem, plan: Plan, cut: Callable[[RowBlock], Callable[[int, Places], Any]]
+    blocks: Spread,
+    problem: ClusterProblem,
+    plan: Plan,
+    cut: Callable[[RowBlock], Callable[[int, Places], Any]],
 ) -> tuple[Spread, int]:
     """What `cut` makes of every block for every part of the first level, numbered so that % the parts is the
     part; and how many landmarks strata formed around."""

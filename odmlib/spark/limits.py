@@ -17,6 +17,8 @@ def check_options(options: TrainOptions, engine: str = JOBS) -> None:
         raise ParameterError(f"engine must be one of {', '.join(ENGINES)}, found {engine}")
     if engine == BARRIER and options.kernel != "linear" and options.approx is None:
         raise ParameterError('engine "barrier" is for kernel linear and for approx nystrom')
+    if options.multiclass not in (None, "ovr"):
+        raise ParameterError(f"on Spark more than two classes are trained as ovr, found {options.multiclass}")
     kernel = options.kernel
     negative = kernel == "poly" and options.coef0 < 0
     if kernel not in ("linear", "rbf", "poly") or negative:
@@ -28,7 +30,7 @@ def check_options(options: TrainOptions, engine: str = JOBS) -> None:
     if options.gamma == "mean":
         raise ParameterError("on Spark gamma (-g) must be a number, scale or auto, found mean")
     by_weights = kernel == "linear" or options.approx is not None
-    solvers = ("auto", "newton", "lbfgs") if by_weights else ("auto",)
+    solvers: tuple[str, ...] = ("auto", "newton", "lbfgs") if by_weights else ("auto",)
     if kernel == "linear" and engine == BARRIER:
         solvers += ("dsvrg",)
     elif kernel == "linear" and options.solver == "dsvrg":

@@ -13,43 +13,105 @@ certificate: |w - w*|^2 <= 2 (P(w) - P*) <= 2 tol max(1, P).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from odmlib._core.arrays import Floats
+from odmlib._core.arrays import Floats, Places
 from odmlib.data.dataset import Dataset, sound_rows
+from odmlib.errors import ParameterError
 from odmlib.machines.sodm import Sodm
+from odmlib.model.schemes import margins_of, winners
 from odmlib.solvers.control import Control, SolverResult, WarmStart
 from odmlib.solvers.distributed.blocks import Block, Sums, solve_dsvrg, solve_lbfgs, solve_newton
 from odmlib.spark.blocks import Classes, RowBlock, Whole
 from odmlib.spark.engine import Spread, task_threads, tree_sum
+from odmlib.spark.lockstep import Ask, side_by_side
 from odmlib.spark.margins import MarginPart, margin_part
 
+HESSIAN_VALUES = 10_000_000  # of all classes together: 80 MB
 NARROW_COLUMNS = 1000  # up to which Newton's method is taken: 8 MB of Hessian from every block
 
 
+class Request(NamedTuple):
+    """What a round does for one class: the sums at `w`, or the start after so many sweeps."""
+
+    task: int
+    w: Floats
+    curved: bool = False
+    sweeps: int = 0
+
+    def of(self, block: Block, seed: int) -> Floats:
+        if self.sweeps:
+            return block.one_shot(seed, self.sweeps)
+        losses, gradient, hessian = block.sums(self.w, task_threads(), self.curved)
+        return np.concatenate([gradient, [losses], () if hessian is None else hessian.reshape(-1)])
+
+    def size(self, n: int) -> int:
+        return n if self.sweeps else n + 1 + n * n * self.curved
+
+
 class SparkBlocks:
-    """`Blocks` of solvers/distributed/blocks.py; `blocks` are kept."""
+    """Rounds over all blocks; `blocks` are kept."""
 
     def __init__(self, blocks: Spread, machine: Sodm, whole: Whole, n_features: int, bias: float, depth: int):
         self.seed, self.depth, self.numbers = machine.options.seed, depth, whole.numbers
+        self.classes = whole.classes
         self.n_columns = n_features + (bias > 0)
         total_cost = float(machine.costs(np.array([sum(whole.class_weights)]))[0])
-        self.blocks = blocks.map(partial(_linear_block, machine, whole.classes, bias, total_cost)).ready()
+        self.blocks = blocks.map(partial(_linear_blocks, machine, whole.classes, bias, total_cost)).ready()
+
+    def answer(self, requests: list[Request]) -> list[Floats]:
+        """Of all blocks together, in one round."""
+        seed = self.seed
+
+        def part(blocks: list[Block]) -> Floats:
+            return np.concatenate([request.of(blocks[request.task], seed) for request in requests])
+
+        total = tree_sum(self.blocks.map(part), self.numbers, self.depth)
+        ends = np.cumsum([request.size(self.n_columns) for request in requests])
+        return np.split(total, ends[:-1])
+
+    def margins(self, weights: list[Floats]) -> list[MarginPart]:
+        """In the order of the blocks."""
+        classes = self.classes
+
+        def part(blocks: list[Block]) -> MarginPart:
+            signs = np.stack([block.y for block in blocks])
+            codes = np.where(signs[0] > 0, 0, 1) if classes.tasks == 1 else signs.argmax(axis=0)
+            scores = [
+                block.y * block.problem.margins(w, task_threads())
+                for block, w in zip(blocks, weights, strict=True)
+            ]
+            return class_margins(classes, np.stack(scores, axis=1), codes, blocks[0].costs)
+
+        return [one for _, one in self.blocks.map(part).collect()]
+
+
+def class_margins(classes: Classes, scores: Floats, codes: Places, costs: Floats) -> MarginPart:
+    """By how much the classes of rows win; how many rows of each class are right is counted by winners."""
+    scheme, n = ("binary", 2) if classes.tasks == 1 else ("ovr", classes.tasks)
+    margins = margins_of(scheme, scores, codes, n)
+    right = winners(scheme, scores, n) == codes
+    counts = np.bincount(codes[right], minlength=n)
+    return replace(margin_part(margins, costs, np.ones(len(codes))), right=tuple(counts.tolist()))
+
+
+class OneTask:
+    """`VisitedBlocks` of solvers/distributed/blocks.py: those of one class against the rest."""
+
+    def __init__(self, spread: SparkBlocks, task: int, ask: Ask):
+        self.spread, self.task, self.ask = spread, task, ask
+        self.n_columns, self.seed = spread.n_columns, spread.seed
 
     def sums(self, w: Floats, curved: bool = False) -> Sums:
-        def part(block: Block, w: Floats) -> Floats:
-            losses, gradient, hessian = block.sums(w, task_threads(), curved)
-            return np.concatenate([gradient, [losses], () if hessian is None else hessian.reshape(-1)])
-
-        total, n = self._sum(part, w), self.n_columns
+        total, n = self.ask(Request(self.task, w, curved)), self.n_columns
         return float(total[n]), total[:n], total[n + 1 :].reshape(n, n) if curved else None
 
     def one_shot(self, sweeps: int) -> Floats:
-        seed = self.seed
-        return self._sum(lambda block, w: block.one_shot(seed, sweeps), np.zeros(0))
+        return self.ask(Request(self.task, np.zeros(0), sweeps=sweeps))
 
     def block_rows(self) -> list[int]:
         return [rows for rows, _ in self._measures]
@@ -59,32 +121,28 @@ class SparkBlocks:
 
     @cached_property
     def _measures(self) -> list[tuple[int, float]]:
-        found = self.blocks.map(lambda block: (block.rows.n_rows, block.largest_curvature())).collect()
+        task = self.task
+        found = self.spread.blocks.map(
+            lambda blocks: (blocks[task].rows.n_rows, blocks[task].largest_curvature())
+        ).collect()
         return [one for _, one in found]
 
     def svrg_steps(self, turn: int, snapshot: Floats, w: Floats, *numbers: Any) -> Floats:
-        number = self.numbers[turn % len(self.numbers)]
-        return self.blocks.map(lambda block: block.svrg_steps(snapshot, w, *numbers)).of_one(number)
-
-    def margins(self, w: Floats) -> list[MarginPart]:
-        """In the order of the blocks."""
-
-        def part(block: Block, w: Floats) -> MarginPart:
-            return margin_part(block.problem.margins(w, task_threads()), block.costs, block.y)
-
-        return [one for _, one in self._run(part, w).collect()]
-
-    def _sum(self, of_block: Callable[[Block, Floats], Floats], w: Floats) -> Floats:
-        return tree_sum(self._run(of_block, w), self.numbers, self.depth)
-
-    def _run(self, of_block: Callable[[Block, Floats], Any], w: Floats) -> Spread:
-        return self.blocks.map(lambda block: of_block(block, w))
+        task, number = self.task, self.spread.numbers[turn % len(self.spread.numbers)]
+        blocks = self.spread.blocks
+        return blocks.map(lambda some: some[task].svrg_steps(snapshot, w, *numbers)).of_one(number)
 
 
-def _linear_block(machine: Sodm, classes: Classes, bias: float, total_cost: float, block: RowBlock) -> Block:
-    costs, signs = machine.costs(classes.row_weights(block)), classes.signs(block)
+def _linear_blocks(
+    machine: Sodm, classes: Classes, bias: float, total_cost: float, block: RowBlock
+) -> list[Block]:
+    """The block for every task; they share rows and costs."""
+    costs = machine.costs(classes.row_weights(block))
     share = float(costs.sum() / total_cost)
-    return Block(block.rows, bias, signs, costs, machine.loss(), share, block.number)
+    return [
+        Block(block.rows, bias, classes.signs(block, task), costs, machine.loss(), share, block.number)
+        for task in range(classes.tasks)
+    ]
 
 
 def column_factors(blocks: Spread, whole: Whole, depth: int) -> Floats:
@@ -126,16 +184,30 @@ def solve_linear(
     depth: int,
     control: Control,
     start: WarmStart | None = None,
-) -> tuple[SolverResult, list[MarginPart]]:
-    """The weights (the bias column's last), and the margins of the rows."""
+) -> tuple[list[SolverResult], list[MarginPart]]:
+    """For every task the weights (the bias column's last), and the margins of the rows."""
     spread = SparkBlocks(blocks, machine, whole, n_features, bias, depth)
-    narrow = spread.n_columns <= NARROW_COLUMNS
-    solver = {"auto": "newton" if narrow else "lbfgs"}.get(machine.options.solver, machine.options.solver)
-    options = machine.options
-    solve = {
+    n_tasks, n, options = whole.classes.tasks, spread.n_columns, machine.options
+    narrow = n <= NARROW_COLUMNS and n_tasks * n * n <= HESSIAN_VALUES
+    solver = {"auto": "newton" if narrow else "lbfgs"}.get(options.solver, options.solver)
+    solvers: dict[str, Callable[..., SolverResult]] = {
         "newton": solve_newton,
         "lbfgs": solve_lbfgs,
         "dsvrg": partial(solve_dsvrg, eta=options.eta, inner_steps=options.inner_steps),
-    }[solver]
-    result = solve(spread, control, start)
-    return result, spread.margins(result.weights) if np.isfinite(result.primal) else []
+    }
+    solve = solvers[solver]
+    if n_tasks == 1:
+        alone = OneTask(spread, 0, lambda request: spread.answer([request])[0])
+        results = [solve(alone, control, start)]
+    else:
+        if solver == "dsvrg":
+            raise ParameterError(f"solver dsvrg is for two classes, found {n_tasks}")
+
+        def solver_of(task: int) -> Callable[[Ask], SolverResult]:
+            told = control.told(lambda progress: replace(progress, task=task + 1, tasks=n_tasks))
+            own = control.part(max_iter=control.max_iter, callback=told)
+            return lambda ask: solve(OneTask(spread, task, ask), own, start)
+
+        results = side_by_side([solver_of(task) for task in range(n_tasks)], spread.answer)
+    finite = all(np.isfinite(result.primal) for result in results)
+    return results, spread.margins([result.weights for result in results]) if finite else []

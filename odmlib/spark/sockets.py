@@ -63,9 +63,7 @@ class Channel:
         self.sock.sendall(nonce)
         asked = bytes(self._exactly(NONCE))
         self.sock.sendall(_proof(secret, ours, asked, nonce))
-        if not hmac.compare_digest(
-            bytes(self._exactly(NONCE)), _proof(secret, theirs, nonce, asked)
-        ):
+        if not hmac.compare_digest(bytes(self._exactly(NONCE)), _proof(secret, theirs, nonce, asked)):
             raise ConnectionError("the other end of the connection does not know the secret")
         self.sock.settimeout(None)  # a round may take any time
 

@@ -30,8 +30,8 @@ from odmlib.spark.limits import BARRIER, JOBS, check_options
 from odmlib.spark.linear import column_factors, scaled_columns, solve_linear
 from odmlib.spark.margins import MarginPart, margins_together
 
-# the result, the function, the margins of the blocks, and further entries of the report
-Trained = tuple[SolverResult, Function, list[MarginPart], dict[str, Any]]
+# the results, the function, the margins of the blocks, and further entries of the report
+Trained = tuple[list[SolverResult], Function, list[MarginPart], dict[str, Any]]
 
 
 def train_blocks(
@@ -56,8 +56,9 @@ def train_blocks(
     settings = Settings(options.but(callback=None), depth, files, standardize, init)
     if engine == BARRIER:
         model, told = _train_in_stage(settings, blocks, started)
-        for progress in told if options.callback is not None else ():
-            options.callback(progress)
+        if options.callback is not None:
+            for progress in told:
+                options.callback(progress)
     else:
         model = _train_spread(settings, blocks, 0.0, options.callback)
     model.report["seconds"]["train"] = time.perf_counter() - started
@@ -103,16 +104,17 @@ def _train_spread(settings: Settings, blocks: Spread, spent: float, callback: Ca
         problem, rows = _problem_of(kept, settings)
         whole, formula = problem.whole, problem.formula
         with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
-            result, function, margins, notes = _train(rows, problem, depth, control, standardize, init)
+            results, function, margins, notes = _train(rows, problem, depth, control, standardize, init)
     finally:
         kept.release()
     parameters = all_parameters(problem.machine.parameters(), formula, options)
     labels = whole.classes.labels
-    model = Model(options.machine, formula, labels, whole.n_features, function, parameters, {})
+    scheme = "binary" if whole.classes.tasks == 1 else "ovr"
+    model = Model(options.machine, formula, labels, whole.n_features, function, parameters, {}, scheme=scheme)
     counts = {
         "blocks": whole.n_blocks,
         "class_rows": list(whole.class_rows),
-        "right": [sum(part.right[side] for part in margins) for side in (0, 1)],
+        "right": [sum(part.right[side] for part in margins) for side in range(len(labels))],
     }
     seconds = time.perf_counter() - started
     entries = {
@@ -120,9 +122,9 @@ def _train_spread(settings: Settings, blocks: Spread, spent: float, callback: Ca
         "nonzeros": whole.n_nonzeros,
         "threads": None,
         "margin": margins_together(margins),
-        "details": result.details | counts,
+        "details": results[0].details | counts,
     }
-    model.report.update(report_of(model, [result], seconds, options.seed, **entries, **notes))
+    model.report.update(report_of(model, results, seconds, options.seed, **entries, **notes))
     return model
 
 
@@ -157,23 +159,33 @@ def _train(
             factors = column_factors(blocks, whole, depth)
             blocks = blocks.map(lambda block: replace(block, rows=scaled_columns(block.rows, factors)))
         start = None if init is None else WarmStart(_first_weights(init, whole, bias, factors))
-        result, margins = solve_linear(blocks, machine, whole, n_features, bias, depth, control, start)
-        _require_finite(result)
-        weights = factors * result.weights[:n_features]  # of the columns as they were
-        used = np.flatnonzero(weights).astype(np.int32)
-        function = LinearFunction(used, weights[used], bias, result.weights[-1] if bias > 0 else 0.0)
-        return result, function, margins, {}
+        results, margins = solve_linear(blocks, machine, whole, n_features, bias, depth, control, start)
+        _require_finite(results)
+        found = np.stack([result.weights for result in results], axis=1)
+        weights = factors[:, None] * found[:n_features]  # of the columns as they were
+        used = np.flatnonzero(weights.any(axis=1)).astype(np.int32)
+        function = LinearFunction(
+            used, weights[used], bias, found[-1] if bias > 0 else np.zeros(len(results))
+        )
+        return results, function, margins, {}
     if machine.options.approx == "nystrom":
         return _train_nystrom(blocks, machine, formula, whole, depth, control)
+    if whole.classes.tasks > 1:
+        n_classes = whole.classes.tasks
+        raise ParameterError(
+            f"kernel machines by levels are for two classes, found {n_classes}; approx nystrom is for more"
+        )
     result, vectors, margins = LevelRun(blocks, problem, control).solve()
-    _require_finite(result)
+    _require_finite([result])
     expansion = KernelFunction(formula, vectors.rows, vectors.signs * vectors.duals, rows=vectors.places)
-    return result, expansion, margins, {"levels": result.levels}
+    return [result], expansion, margins, {"levels": result.levels}
 
 
 def _first_weights(init: Model, whole: Whole, bias: float, factors: Floats) -> Floats:
     """Of the divided columns, then the bias column's."""
     theirs, ours = init.labels.tolist(), whole.classes.labels.tolist()
+    if len(ours) > 2:
+        raise ParameterError("a model to start from is for two classes")
     if sorted(theirs) != sorted(ours) or not isinstance(init.function, LinearFunction):
         raise ParameterError("the model to start from must be linear, with the labels of the data")
     if init.n_features != whole.n_features:
@@ -197,17 +209,19 @@ def _train_nystrom(
         diagonal, left = (math.fsum(trace[k] for _, trace in traces) for k in range(2))
         rank = found.rows.n_rows
         numbered = replace(whole, first_rows={number: 0 for number, _ in traces})
-        result, margins = solve_linear(kept.objects, machine, numbered, rank, 0.0, depth, control)
+        results, margins = solve_linear(kept.objects, machine, numbered, rank, 0.0, depth, control)
     finally:
         kept.release()
-    _require_finite(result)
-    result.solver = f"nystrom+{result.solver}"
+    _require_finite(results)
     approximation = {"method": "nystrom", "rank": rank, "trace_error": left / diagonal}
-    result.details["approximation"] = approximation
-    function = KernelFunction(formula, found.rows, coefficients(found.factor, result.weights))
-    return result, function, margins, {"approximation": approximation}
+    for result in results:
+        result.solver = f"nystrom+{result.solver}"
+        result.details["approximation"] = approximation
+    columns = [coefficients(found.factor, result.weights) for result in results]
+    function = KernelFunction(formula, found.rows, np.stack(columns, axis=1))
+    return results, function, margins, {"approximation": approximation}
 
 
-def _require_finite(result: SolverResult) -> None:
-    if not math.isfinite(result.primal):
+def _require_finite(results: list[SolverResult]) -> None:
+    if not all(math.isfinite(result.primal) for result in results):
         raise ParameterError("training diverges; scale the features or lower C")

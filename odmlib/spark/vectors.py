@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from odmlib.data._border import all_finite
 from odmlib.data.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -67,10 +68,12 @@ def widths_of(vectors: Any) -> np.ndarray:
 
 def usable_rows(vectors: Any, width: int) -> np.ndarray:
     """Which vectors are there, have this width, and hold finite numbers only."""
+    right, values = present(vectors) & (widths_of(vectors) == width), _flat(vectors.field("values"))
+    if all_finite(values):
+        return right
     counts = numbers(vectors.field("values").value_lengths())
-    wrong = ~np.isfinite(_flat(vectors.field("values")))
-    wrong_values = np.bincount(np.repeat(np.arange(len(counts)), counts), wrong, minlength=len(counts))
-    return present(vectors) & (widths_of(vectors) == width) & (wrong_values == 0)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    return right & (np.bincount(rows, ~np.isfinite(values), minlength=len(counts)) == 0)
 
 
 def rows_of(vectors: Any, width: int) -> Dataset:

@@ -31,6 +31,7 @@ WDBC = str(ROOT / "data" / "wdbc.txt")
         ("-s 6 --margins x", "--margins is not available with --spark"),
         ("-s 6 -t sigmoid", "on Spark the kernel must be linear, rbf or poly, found sigmoid"),
         ("-s 6 --engine barrier", 'engine "barrier" is for kernel linear and for approx nystrom'),
+        ("-s 6 --multiclass ovo", "more than two classes are trained as ovr, found ovo"),
         ("-s 6 --engine best", "engine must be one of jobs, barrier, found best"),
         ("-s 6 --partition dc", "on Spark the partition must be one of"),
         ("-s 6 -t linear --solver dsvrg", "on Spark solver dsvrg needs engine barrier"),

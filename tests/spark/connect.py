@@ -33,6 +33,7 @@ def main():
     rows = [(Vectors.dense(x), float(label)) for x, label in zip(X, y, strict=True)]
     data = spark.createDataFrame(rows, schema)
     model = ODMClassifier(tol=1e-4, C=0.003).fit(data)
+    in_stage = ODMClassifier(tol=1e-4, C=0.003, engine="barrier").fit(data)
     folder = str(Path("model").resolve())
     for _ in range(2):
         model.write().overwrite().save(folder)
@@ -52,6 +53,7 @@ def main():
         json.dumps(
             {
                 "weights": weights_of(model),
+                "in_stage": weights_of(in_stage),
                 "loaded": weights_of(again),
                 "gap": model.gap,
                 "right": right(again.transform(data)),

@@ -110,9 +110,9 @@ def divide(one):
 
 def test_faults_are_one_line(spark):
     parts = Spread.of_tasks(spark, 2, two_of)
-    with pytest.raises(odmlib.ParameterError, match="^this cannot be$"):
+    with pytest.raises(odmlib.ParameterError, match="this cannot be"):
         together(parts, refuse)
-    with pytest.raises(odmlib.OdmError, match='engine "barrier": .*of a task') as caught:
+    with pytest.raises(odmlib.OdmError, match=r'engine "barrier": .*of a task') as caught:
         together(parts, lambda blocks: blocks.map(divide).collect())
     assert "\n" not in str(caught.value)
     with pytest.raises(odmlib.ParameterError, match="all rows have the same label"):

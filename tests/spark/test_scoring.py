@@ -90,3 +90,14 @@ def test_java_scores_linear_machines_alone(machines, vectors, capsys):
         plans[name] = capsys.readouterr().out
     assert "Python" not in plans["java"]
     assert "ArrowEvalPython" in plans["batches"]
+
+
+@pytest.mark.parametrize("way", ["java", "batches", "pandas"])
+def test_more_classes_have_a_score_each(spark, vectors, monkeypatch, way):
+    codes = np.arange(len(X)) % 3
+    model = odmlib.train(X, codes, kernel="linear", multiclass="ovr")
+    if way == "pandas":  # as pyspark before 4.1
+        monkeypatch.delattr("odmlib.spark.scoring.F.arrow_udf")
+    found = scores_of(vectors, model, IN_JAVA if way == "java" else IN_BATCHES)
+    expected = model.decision_function(np.vstack([X, np.zeros(5)]))
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
