@@ -450,10 +450,10 @@ def read_reports(paths: Sequence[str]) -> dict[str, dict[str, Any]]:
         with open_input(path, small=True) as stream:
             try:
                 report = json.loads(stream.read())
-            except ValueError as error:
-                raise OdmError(f"{stream.name}: not a JSON report: {error}") from None
+            except ValueError:
+                report = None
         if not isinstance(report, dict):
-            raise OdmError(f"{path}: not a report of odm-train --json")
+            raise OdmError(f"{shown_name(path)}: not a report; odm-train --json FILE writes one")
         reports[path] = report
     return reports
 

@@ -58,7 +58,8 @@ def tell_of_data(
     tell = teller(arguments, program)
     tell(describe_problem(problem))
     if column := getattr(arguments, "label_column", None):
-        tell(f"labels are those of {column}")
+        what = "labels" if problem.targets is None else "targets"
+        tell(f"{what} are those of {column}")
     if (message := targets_message(problem)) is not None:
         warn(program, message)
     if not arguments.quiet:

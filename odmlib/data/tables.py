@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -23,9 +24,12 @@ from odmlib.data.files import Source, open_input
 from odmlib.data.labels import show_labels
 from odmlib.errors import DataFormatError, OdmError
 from odmlib.names import ARROW_ENDS
+from odmlib.values import counted
 
 LABEL_NAMES = ("label", "class", "target", "y")  # of the column that is taken where none is named
 SEPARATORS = ",;\t"
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
+ONE_COLUMN = "found one column, expected columns parted by commas, semicolons or tabs"
 HOT = "="  # between a column's name and its value: `colour=red`
 
 
@@ -71,6 +75,10 @@ class Table:
                 if empty is not None:
                     missing = f"{self.shown(place)} is empty; fill in missing values"
                     raise self.fault(empty, missing) from None
+                texts = [row for row, text in enumerate(column) if not _is_number(text)]
+                if all(DECIMAL_COMMA.fullmatch(column[row]) for row in texts):
+                    expected = f"{self.shown(place)}: expected a number with a decimal point"
+                    raise self.fault(texts[0], f"{expected}, found '{column[texts[0]].strip()}'") from None
                 return None
         wrong = np.flatnonzero(~np.isfinite(found))
         if len(wrong):
@@ -96,6 +104,7 @@ class TableRows:
     names: tuple[str, ...] | None
     label_name: str  # in messages
     label_title: str = "label"  # in a header
+    notes: tuple[str, ...] = ()  # what a user may want to know
 
 
 def read_table(
@@ -144,6 +153,8 @@ def _text_table(source: Source, header: bool | None) -> Table:
             text.detach().detach()  # a file that came open stays so
     if not rows:
         raise DataFormatError("no rows found", name)
+    if len(rows[0]) == 1 and (len(rows) == 1 or not all(_is_number(row[0]) for row in rows[1:])):
+        raise DataFormatError(ONE_COLUMN, name, lines[0])  # no table at all
     if header is None:
         header = not any(_is_number(cell) for cell in rows[0])
     names = None
@@ -161,10 +172,6 @@ def _text_table(source: Source, header: bool | None) -> Table:
 def _cells(text: io.TextIOWrapper, name: str) -> tuple[list[list[str]], list[int]]:
     first = text.readline()
     separator = max(SEPARATORS, key=first.count)
-    if separator not in first:
-        raise DataFormatError(
-            "found one column, expected columns parted by commas, semicolons or tabs", name, 1
-        )
     reader = csv.reader(chain([first], text), delimiter=separator, strict=True)
     rows: list[list[str]] = []
     lines: list[int] = []
@@ -221,6 +228,8 @@ def _arrow_table(source: Source, name: str) -> Table:
 
 def training_rows(table: Table, label: str | int | None, one_hot: bool) -> TableRows:
     """Features and labels of a table to train on."""
+    if len(table.columns) == 1:
+        raise DataFormatError(ONE_COLUMN, table.name, 1)
     place = table.place_of(label) if label is not None else _label_place(table)
     features = [other for other in range(len(table.columns)) if other != place]
     columns, names = [], []
@@ -242,6 +251,8 @@ def rows_like(
 
     `columns` and `width` are the model's.
     """
+    if columns is not None and table.names is None:
+        table = _numbered(table, label, columns)
     if columns is None or table.names is None:
         return _rows_by_place(table, label, columns, width)
     bases = {name.partition(HOT)[0] for name in columns} | set(columns)
@@ -259,7 +270,27 @@ def rows_like(
             raise OdmError(f"{table.name}: the model was trained with column '{base}', which is not here")
     labels = None if place is None else _labels(table, place)
     shown, title = ("", "") if place is None else (table.shown(place), table.names[place])
-    return TableRows(_dataset(found), labels, columns, shown, title)
+    notes = tuple(_unseen_values(hot, columns))
+    return TableRows(_dataset(found), labels, columns, shown, title, notes)
+
+
+def _unseen_values(hot: dict[str, list[str]], columns: tuple[str, ...]) -> Iterator[str]:
+    """A sentence for each column of text whose values had no column of their own in training."""
+    for base, texts in hot.items():
+        unseen = [text for text in texts if f"{base}{HOT}{text}" not in columns]
+        if unseen:
+            values, rows = show_labels(np.unique(unseen)), counted(len(unseen), "row")
+            yield f"column '{base}' has values that were not in training: {values} ({rows})"
+
+
+def _numbered(table: Table, label: str | int | None, columns: tuple[str, ...]) -> Table:
+    """A table without header, its columns named as in training on such a one: by their numbers there."""
+    bases = list(dict.fromkeys(name.partition(HOT)[0] for name in columns))
+    if not all(base.isascii() and base.isdigit() for base in bases):
+        return table
+    features_only = label is None and len(table.columns) == len(bases)
+    names = bases if features_only else [str(place + 1) for place in range(len(table.columns))]
+    return replace(table, names=names)
 
 
 def _rows_by_place(

@@ -129,10 +129,8 @@ def calibration_chart(
     series, binary = [], True
     for name, evaluation in evaluations.items():
         if evaluation.probabilities is None:
-            raise ParameterError(
-                f"{name}: the model holds no probabilities; train it with odm-train -b 1 "
-                "(in Python: probability=True)"
-            )
+            none = f"{name}: the model holds no probabilities; train it with"
+            raise ParameterError(f"{none} probability=True", shell=f"{none} odm-train -b 1")
         binary = len(evaluation.labels) == 2 or positive is not None
         if binary:
             place = evaluation.positive(positive)
