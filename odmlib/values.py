@@ -167,7 +167,7 @@ class Choice(Kind):
         if value in self.names:
             return None
         near = value.lower() if isinstance(value, str) else ""
-        if self.numbered and isinstance(value, Integral) and 0 <= value < len(self.names):
+        if self.numbered and isinstance(value, Integral) and 0 <= int(value) < len(self.names):
             near = self.names[int(value)]
         meant = f"; did you mean {near!r}?" if near in self.names else ""
         return f"{self.expected}, found {shown_value(value)}{meant}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import warnings
 from collections import Counter
@@ -247,16 +248,20 @@ class Answers:
         found = {"rows": self.n_rows, **self.sums.report()}
         if self.arguments.coverage is not None:
             found["coverage"] = self.inside / self.n_rows
-        self.write_json(found)
+        self.write_json({name: value if math.isfinite(value) else None for name, value in found.items()})
         if self.arguments.report:
             yield f"Mean absolute error = {found['mean_absolute_error']:g} (regression)"
             yield f"R^2 = {found['r_squared']:g} (regression)"
 
     def write_json(self, found: dict[str, Any]) -> None:
-        from odmlib.cli.reports import open_wanted, write_report
+        if self.arguments.json is None:
+            return
+        import json
 
-        with open_wanted(self.arguments.json) as stream:
-            write_report(stream, found)
+        from odmlib.data.files import open_output
+
+        with open_output(self.arguments.json, text=True) as stream:
+            print(json.dumps(found, indent=2), file=stream)
 
     def errors(self) -> Iterator[str]:
         """LIBSVM's lines for regression, and how many intervals hold their target."""

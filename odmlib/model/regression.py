@@ -45,18 +45,21 @@ def r_squared(predicted: Floats, targets: Floats) -> float:
     0.5
     """
     predicted = predicted.reshape(len(predicted), -1)
-    if len(predicted) != len(targets):
-        raise ParameterError(f"X has {len(predicted)} rows but y has {len(targets)} targets")
-    if predicted.shape != targets.shape:
-        outputs, columns = (
-            counted(len(one.T), what) for one, what in ((predicted, "output"), (targets, "column"))
-        )
-        raise ParameterError(f"the model has {outputs} but y has {columns}")
+    check_shape(predicted, targets)
     errors = np.square(predicted - targets).sum(axis=0)
     spreads = np.square(targets - targets.mean(axis=0)).sum(axis=0)
     unexplained = np.where(errors == 0, 0.0, 1.0)  # where the targets are all the same
     np.divide(errors, spreads, out=unexplained, where=spreads > 0)
     return float(np.mean(1 - unexplained))
+
+
+def check_shape(predicted: Floats, targets: Floats) -> None:
+    """Both are rows x outputs."""
+    if len(predicted) != len(targets):
+        raise ParameterError(f"X has {len(predicted)} rows but y has {len(targets)} targets")
+    if predicted.shape != targets.shape:
+        outputs, columns = counted(len(predicted.T), "output"), counted(len(targets.T), "column")
+        raise ParameterError(f"the model has {outputs} but y has {columns}")
 
 
 def _in_unit(numbers: Floats) -> Floats:

@@ -253,3 +253,33 @@ def test_refusals_name_flags(tools, data):
     assert tools.predict("-b 1 test.txt m out").err == (
         "odm-predict: machine odmr has no probabilities: it tells no classes apart\n"
     )
+
+
+def test_test_rows_of_regression(tools, data):
+    outcome = tools.train("-q -s 7 --test test.txt train.txt m")
+    lines = tools.predict("test.txt m out").out.splitlines()
+    assert outcome.code == 0
+    assert outcome.out.splitlines() == [line.replace("(regression)", "on test.txt") for line in lines]
+    words = "-q -s 7 -c 3 --report page.html --test test.txt --compare m train.txt m2"
+    assert tools.train(words).code == 0
+    page = Path("page.html").read_text()
+    assert "Models side by side, on the test rows" in page and "mean absolute error" in page
+    assert "predictions: R^2" in page and page.count("<svg") >= 4
+    for wrong in ("-q -s 7 --report p --compare c train.txt m2", "-q --report p --compare m two m2"):
+        Path("two").write_text("1 1:1\n-1 1:2\n1 1:3\n")
+        assert tools.train("-q two c").code == 0
+        outcome = tools.train(wrong)
+        assert outcome.code == 2 and "one has classes, the other targets" in outcome.err
+
+
+def test_pictures_of_predictions(tools, data, capsys):
+    X, t = data
+    assert tools.train("-q -s 7 train.txt m").code == tools.train("-q -s 7 -c 9 train.txt m9").code == 0
+    assert plot.main(["predictions", "--data", "p.json", "test.txt", "m", "m9"]) == 0
+    (chart,) = json.loads(Path("p.json").read_text())
+    assert chart["series"][0]["x"] == t[60:].tolist()
+    assert chart["series"][0]["y"] == odmlib.load_model("m").predict(X[60:]).tolist()
+    capsys.readouterr()
+    for kind in ("roc", "confusion", "boundary"):
+        assert plot.main([kind, "test.txt", "m"]) == 1
+        assert "about classes, and a model of regression has none" in capsys.readouterr().err
