@@ -51,7 +51,7 @@ examples:
   odm-train -C a.txt m                            search C and gamma; model of the best in m
   odm-train --loo -g 0.5 a.txt                    leave-one-out from one fit, no model
   odm-train -s 7 -p 0.5 prices.txt m              regression; residuals up to 0.5 cost nothing
-  odm-train -s 8 -n 0.05 normal.txt m             novelty detection; 5%% of normal rows may be called novel
+  odm-train -s 8 -n 0.05 normal.txt m             novelty detection; 5% of normal rows may be called novel
   odm-train --report r.html --test b.txt a.txt m  one page about training and test rows
   odm-train -s 5 --assigned found mixed.txt       unlabeled rows (label 0) help; their labels in found
   odm-scale -l 0 -s r a.txt | odm-train - m       from a pipe
