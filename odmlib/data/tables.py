@@ -11,6 +11,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -144,19 +145,14 @@ def load_table(source: Source, header: bool | None = None) -> Table:
 def _text_table(source: Source, header: bool | None) -> Table:
     with open_input(source) as stream:
         name = stream.name
-        text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig", newline="")
-        try:
+        with as_text(stream, name) as text:
             rows, lines = _cells(text, name)
-        except UnicodeDecodeError:
-            raise DataFormatError("found bytes that are not UTF-8 text", name) from None
-        finally:
-            text.detach().detach()  # a file that came open stays so
     if not rows:
         raise DataFormatError("no rows found", name)
     if len(rows[0]) == 1 and (len(rows) == 1 or not all(_is_number(row[0]) for row in rows[1:])):
         raise DataFormatError(ONE_COLUMN, name, lines[0])  # no table at all
     if header is None:
-        header = not any(_is_number(cell) for cell in rows[0])
+        header = is_header(rows[0])
     names = None
     if header:
         names = [cell.strip() for cell in rows[0]]
@@ -169,24 +165,54 @@ def _text_table(source: Source, header: bool | None) -> Table:
     return Table(name, [list(column) for column in zip(*rows, strict=True)], names, lines)
 
 
+@contextmanager
+def as_text(stream: Any, name: str) -> Iterator[io.TextIOWrapper]:
+    """A stream of bytes as lines of text."""
+    text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig", newline="")
+    try:
+        yield text
+    except UnicodeDecodeError:
+        raise DataFormatError("found bytes that are not UTF-8 text", name) from None
+    finally:
+        text.detach().detach()  # a file that came open stays so
+
+
 def _cells(text: io.TextIOWrapper, name: str) -> tuple[list[list[str]], list[int]]:
-    first = text.readline()
+    found = list(table_rows(text, name))
+    return [cells for cells, _, _ in found], [line for _, line, _ in found]
+
+
+def table_rows(text: Iterable[str], name: str) -> Iterator[tuple[list[str], int, str]]:
+    """The rows of a CSV or TSV file: cells, number of the last line, and the text as it stands there."""
+    lines = iter(text)
+    first = next(lines, "")
     separator = max(SEPARATORS, key=first.count)
-    reader = csv.reader(chain([first], text), delimiter=separator, strict=True)
-    rows: list[list[str]] = []
-    lines: list[int] = []
+    taken: list[str] = []
+
+    def each() -> Iterator[str]:
+        for line in chain([first], lines):
+            taken.append(line)
+            yield line
+
+    reader, width = csv.reader(each(), delimiter=separator, strict=True), 0
     try:
         for row in reader:
+            whole = "".join(taken)
+            taken.clear()
             if not row:
                 continue
-            if rows and len(row) != len(rows[0]):
-                expected = f"expected {len(rows[0])} columns as in the first line"
+            if width and len(row) != width:
+                expected = f"expected {width} columns as in the first line"
                 raise DataFormatError(f"{expected}, found {len(row)}", name, reader.line_num)
-            rows.append(row)
-            lines.append(reader.line_num)
+            width = len(row)
+            yield row, reader.line_num, whole
     except csv.Error as error:
         raise DataFormatError(f"broken CSV: {error}", name, reader.line_num) from None
-    return rows, lines
+
+
+def is_header(cells: Sequence[str]) -> bool:
+    """Whether the first line of a table names its columns: it holds no number."""
+    return not any(_is_number(cell) for cell in cells)
 
 
 def _is_number(cell: str) -> bool:
@@ -230,7 +256,7 @@ def training_rows(table: Table, label: str | int | None, one_hot: bool) -> Table
     """Features and labels of a table to train on."""
     if len(table.columns) == 1:
         raise DataFormatError(ONE_COLUMN, table.name, 1)
-    place = table.place_of(label) if label is not None else _label_place(table)
+    place = label_place(table, label)
     features = [other for other in range(len(table.columns)) if other != place]
     columns, names = [], []
     for other in features:
@@ -314,7 +340,10 @@ def _extra_place(table: Table, known: set[str]) -> int | None:
     return extra[0] if len(extra) == 1 else None
 
 
-def _label_place(table: Table) -> int:
+def label_place(table: Table, label: str | int | None) -> int:
+    """The place of the column of the labels: the one that is given, or named like one, or the last."""
+    if label is not None:
+        return table.place_of(label)
     names = [name.lower() for name in table.names or ()]
     return next((names.index(name) for name in LABEL_NAMES if name in names), len(table.columns) - 1)
 

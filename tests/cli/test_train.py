@@ -235,7 +235,7 @@ def test_every_flag_is_in_the_help(tools):
 def test_options_of_other_machines_are_folded_away(tools):
     short, full, own = (tools.train(words).out for words in ("--help", "--help-all", "--help ssodm"))
     assert "--max-cuts" not in short and "--help ssodm" in short and "--max-cuts N" in full
-    assert "--max-cuts N" in own and "--theta" not in own and "--partitions" not in own
+    assert "--max-cuts N" in own and "--theta T" in own and "--partitions" not in own
     titles = [line for line in short.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert titles[1:] == [
         "data:", "tables (CSV, TSV, Parquet, Arrow):", "machine:", "kernel:", "solver:", "what to do:",
