@@ -170,6 +170,8 @@ class Choice(Kind):
         if self.numbered and isinstance(value, Integral) and 0 <= int(value) < len(self.names):
             near = self.names[int(value)]
         meant = f"; did you mean {near!r}?" if near in self.names else ""
+        if callable(value) and "precomputed" in self.names:
+            meant = "; a kernel of your own is a matrix: kernel='precomputed'"
         return f"{self.expected}, found {shown_value(value)}{meant}"
 
     def read(self, text: str) -> str:

@@ -63,7 +63,7 @@ def tell_of_data(
     if column := getattr(arguments, "label_column", None):
         what = "labels" if problem.targets is None else "targets"
         tell(f"{what} are those of {column}")
-    if (message := targets_message(problem)) is not None:
+    if (message := targets_message(problem, "-s 7 (odmr)")) is not None:
         warn(program, message)
     if not arguments.quiet:
         if (chosen := chosen_scheme(problem, options)) is not None:
