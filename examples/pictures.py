@@ -17,7 +17,7 @@ from odmlib.plots.chart import Picture
 from odmlib.plots.figures import accuracy_curve, convergence, margin_distribution, margin_histograms
 from odmlib.plots.inside import band_of, boundary_chart, tune_picture, weight_picture
 from odmlib.plots.picture import save_picture
-from odmlib.plots.quality import calibration_chart, confusion_matrix, pr_chart, roc_chart
+from odmlib.plots.quality import calibration_chart, confusion_matrix, pr_chart, prediction_chart, roc_chart
 from odmlib.solvers.trace import Trace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,6 +40,14 @@ def thirds(name: str) -> tuple:
     return X[~test], y[~test], X[test], y[test]
 
 
+def friedman(n_rows: int, seed: int = 0) -> tuple:
+    """Friedman's first problem of regression: two columns act together, one as a square, two as lines."""
+    random = np.random.default_rng(seed)
+    X = random.uniform(size=(n_rows, 8))
+    curved = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2
+    return X, curved + 10 * X[:, 3] + 5 * X[:, 4] + random.normal(size=n_rows)
+
+
 def pictures() -> dict[str, list[Picture]]:
     X, y, X_test, y_test = wdbc()
     machines = {
@@ -58,6 +66,10 @@ def pictures() -> dict[str, list[Picture]]:
     on_digits = {name: model.evaluate(D_test, d_test) for name, model in digits.items()}
     digit_margins = {name: evaluation.margins for name, evaluation in on_digits.items()}
     R, r = odmlib.read_data(DATA / "rings.txt")
+    S, s = friedman(300)
+    F, f = friedman(150, seed=1)
+    kinds = ("linear", "rbf")
+    numbers = {kind: odmlib.train(S, s, machine="odmr", kernel=kind, C=10).evaluate(F, f) for kind in kinds}
     I, i = odmlib.read_data(DATA / "iris.txt")  # noqa: E741 (data and labels, as above)
     return {
         "margins": [margin_distribution(margins, True, "margins of wdbc's test rows")],
@@ -65,6 +77,7 @@ def pictures() -> dict[str, list[Picture]]:
         "roc": [roc_chart(found, on="wdbc")],
         "pr": [pr_chart(found, on="wdbc")],
         "calibration": [calibration_chart(on_digits, bins=6, on="digits")],
+        "predictions": [prediction_chart(numbers, on="friedman1")],
         "confusion": [confusion_matrix(on_digits["mcODM"], "mcODM", on="digits")],
         "histograms": margin_histograms(digit_margins),
         "convergence": [convergence({"svm": report(D, d, "svm"), "odm": report(D, d, "odm")})],

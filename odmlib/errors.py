@@ -6,6 +6,8 @@ import re
 
 # messages name an option as `theta (-p)` or `stop_level (--stop-level)`
 _FLAG = re.compile(r" \(--?[A-Za-z][\w-]*( \w+)?\)")
+# and messages about files name what helps in both worlds as `--one-hot (one_hot=True)`
+_FLAG_AND_PYTHON = re.compile(r"(--[a-z-]+) \(([a-z_]\w*(?:\.\w+)?(?:=True)?)\)")
 _NAME_AND_LONG_FLAG = re.compile(r"\b([A-Za-z_]\w*) \(--([\w-]+)\)")
 
 
@@ -30,7 +32,8 @@ class ParameterError(OdmError, ValueError):
 class FileFormatError(OdmError, ValueError):
     """A text file is not what it should be; the message reads `path:line:column: what is wrong`.
 
-    `line` and `column` count from 1; 0 means that the fault has no single place.
+    `line` and `column` count from 1; 0 means that the fault has no single place. `shell` is the message for
+    users of the tools, who type flags.
     """
 
     def __init__(self, message: str, path: str = "", line: int = 0, column: int = 0):
@@ -39,7 +42,8 @@ class FileFormatError(OdmError, ValueError):
         self.line = line
         self.column = column
         place = ":".join([path or "<data>"] + [str(number) for number in (line, column) if number])
-        super().__init__(f"{place}: {message}")
+        super().__init__(f"{place}: " + _FLAG_AND_PYTHON.sub(r"\2", message))
+        self.shell = f"{place}: {flags_alone(message)}"
 
     def __reduce__(self) -> tuple:
         return type(self), (self.message, self.path, self.line, self.column)
@@ -67,6 +71,11 @@ class ConvergenceWarning(UserWarning):
 
 class DataWarning(UserWarning):
     """The data are probably not what the machine is made for; the message says what was seen."""
+
+
+def flags_alone(message: str) -> str:
+    """The message about a file for users of the tools."""
+    return _FLAG_AND_PYTHON.sub(r"\1", message)
 
 
 def shell_words(message: str) -> str:

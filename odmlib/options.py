@@ -40,6 +40,8 @@ __all__ = ["KERNELS", "KMOMD_LAMBDA", "MACHINES", "TrainOptions", "flag_of", "op
 BIASED_KERNELS = ("linear", "poly")  # a bias of 1 unless told otherwise
 MAX_CACHE_MB = 2**40
 DEFAULTS = {"nu": 0.5, "theta": 0.2}  # of options that some machines have another one for
+LIBLINEAR = dict.fromkeys(("11", "12", "13"), "LIBLINEAR's regression is -s 7 -t linear here")
+LIBLINEAR["21"] = "LIBLINEAR's one-class SVM is -s 8 -t linear here"  # numbers of -s that we do not have
 GAMMA_WORDS = ("scale", "auto", "mean")
 ANY, FROM_0, ABOVE_0 = Number(), Number(0), Number(0, open_low=True)
 
@@ -73,7 +75,7 @@ class TrainOptions:
 
     # a table: what an option is on its first line, the help below
     # fmt: off
-    machine: str = _option("odm", "-s --machine M", Choice(MACHINES, numbered="machine"),
+    machine: str = _option("odm", "-s --machine M", Choice(MACHINES, numbered="machine", elsewhere=LIBLINEAR),
         "machine, number or name: "
         + ", ".join(f"{k} {one.name} ({one.title})" for k, one in enumerate(DECLARATIONS.values())))
     kernel: str = _option("rbf", "-t --kernel K", Choice(KERNELS, numbered="kernel"),

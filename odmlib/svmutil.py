@@ -211,7 +211,7 @@ def svm_train(arg1: Any, arg2: Any = None, arg3: Any = None) -> Any:
     weights = None if parameter.weights_file is None else read_weights(parameter.weights_file, rows.n_rows)
     problem = make_problem(rows, data.y, options.but(sample_weight=weights))
     problem.require_classes(options.machine)
-    if (message := targets_message(problem)) is not None:
+    if (message := targets_message(problem, "-s 7")) is not None:
         warnings.warn(message, DataWarning, stacklevel=2)
     if parameter.n_folds is not None and problem.targets is not None:
         measures = cross_validate_targets(problem, options, parameter.n_folds).measures

@@ -150,17 +150,28 @@ class Whole(Kind):
 
 
 class Choice(Kind):
-    """One of `names`. `numbered`: what they are, where their positions are LIBSVM's numbers for them."""
+    """One of `names`. `numbered`: what they are, where their positions are LIBSVM's numbers for them.
+    `elsewhere`: words of other programs, and what to say about them."""
 
-    def __init__(self, names: tuple[str, ...], expected: str = "", numbered: str = ""):
-        self.names, self.numbered = names, numbered
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        expected: str = "",
+        numbered: str = "",
+        elsewhere: Mapping[str, str] | None = None,
+    ):
+        self.names, self.numbered, self.elsewhere = names, numbered, elsewhere or {}
         self.expected = expected or "one of " + ", ".join(names)
 
     def fault(self, value: Any) -> str | None:
         if value in self.names:
             return None
         near = value.lower() if isinstance(value, str) else ""
+        if self.numbered and isinstance(value, Integral) and 0 <= int(value) < len(self.names):
+            near = self.names[int(value)]
         meant = f"; did you mean {near!r}?" if near in self.names else ""
+        if callable(value) and "precomputed" in self.names:
+            meant = "; a kernel of your own is a matrix: kernel='precomputed'"
         return f"{self.expected}, found {shown_value(value)}{meant}"
 
     def read(self, text: str) -> str:
@@ -171,7 +182,8 @@ class Choice(Kind):
         if text.isascii() and text.isdigit() and int(text) < len(self.names):
             return self.names[int(text)]
         known = ", ".join(f"{number} {name}" for number, name in enumerate(self.names))
-        raise ValueError(f"unknown {self.numbered} '{text}' (known: {known})")
+        hint = f"; {self.elsewhere[text]}" if text in self.elsewhere else ""
+        raise ValueError(f"unknown {self.numbered} '{text}' (known: {known}){hint}")
 
 
 class Switch(Kind):

@@ -45,7 +45,7 @@ def test_pandas(iris):
     with pytest.raises(odmlib.ParameterError, match="X"):
         odmlib.train(missing, y)
     frame["e"] = "text"
-    with pytest.raises(odmlib.ParameterError, match="X cannot be read as numbers"):
+    with pytest.raises(odmlib.ParameterError, match=r"X cannot be read as numbers: column .* holds text"):
         odmlib.train(frame, y)
 
 
@@ -97,3 +97,10 @@ def test_columns_are_remembered_and_checked(iris):
         model.predict(frame.assign(e=1.0))
     assert odmlib.train(X, y).columns is None
     assert odmlib.train(pandas.DataFrame(X), y).columns is None  # numbers are no names
+
+
+def test_a_column_of_text_is_named():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"]})
+    with pytest.raises(odmlib.ParameterError, match=r"column 'colour' holds text \('red'\).*get_dummies"):
+        odmlib.train(frame, [1, 2, 1])

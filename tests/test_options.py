@@ -247,8 +247,8 @@ def test_wrong_combinations_have_the_messages_of_old():
     """The file was written by version 0.1.0, with these exceptions: nu may be above 1, None is the default of
     nu and theta, gamma may be mean, mcodm, odm and odml name their own solvers, linear blocks of sodm may
     have strata, its linear machines levels, and its stop level may be auto, an option of sodm for another
-    machine is told before a wrong solver is, long flags stand alone, and a name in capitals gets a
-    suggestion."""
+    machine is told before a wrong solver is, long flags stand alone, and a name in capitals and a
+    number get a suggestion."""
     cases = json.loads((Path(__file__).parent / "option_messages.json").read_text())
     for case in cases:
         if case["given"] in ({"nu": None}, {"theta": None}):

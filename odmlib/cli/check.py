@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from odmlib.cli.common import one_line, run_tool
 from odmlib.cli.parser import ToolParser, positive_whole_number
 from odmlib.cli.tables import add_table_options, is_table
+from odmlib.errors import flags_alone
 from odmlib.values import counted, read_whole
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def lines(check: DataCheck, quiet: bool) -> Iterator[str]:
     name = one_line(check.name)
     for fault in check.faults:
         place = ":".join([name, *(str(number) for number in (fault.line, fault.column) if number)])
-        yield f"{place}: {fault.message}"
+        yield f"{place}: {flags_alone(fault.message)}"
     if check.n_faults > len(check.faults):
         yield f"... and {check.n_faults - len(check.faults)} faults more (--faults 0 shows all)"
     if check.n_faulty_lines:

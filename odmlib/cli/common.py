@@ -22,7 +22,7 @@ from types import FrameType
 from typing import NoReturn
 
 from odmlib.cli.parser import Finished, NothingGiven, UsageError
-from odmlib.errors import OdmError, ParameterError
+from odmlib.errors import FileFormatError, OdmError, ParameterError
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
@@ -119,7 +119,7 @@ def _end(program: str, error: BaseException) -> int:
             _discard_stdout()
             say(program, "terminated")
             return 128 + error.args[0]
-        case ParameterError():
+        case ParameterError() | FileFormatError():
             say(program, error.shell)
         case OdmError():
             say(program, str(error))

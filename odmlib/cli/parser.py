@@ -16,7 +16,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from odmlib._version import __version__
 from odmlib.values import read_number, read_whole, shown_word
@@ -39,6 +39,14 @@ class NothingGiven(Exception):
 
 class Finished(Exception):
     """The command line asked for help or the version, which has been printed."""
+
+
+class Topic(NamedTuple):
+    """A part of the help: a text, options by the names of their values, and all of one group."""
+
+    text: str
+    options: Collection[str]
+    group: str = ""
 
 
 class ToolParser(argparse.ArgumentParser):
@@ -66,7 +74,8 @@ class ToolParser(argparse.ArgumentParser):
         self._alone: dict[str, tuple[Sequence[str], str]] = {}
         self._single: dict[str, str] = {}
         self.values: dict[str, Sequence[str]] = {}  # words that a flag takes, for completion in shells
-        self._topics: dict[str, str] = {}  # word behind --help: title of a group that is folded away
+        self._folded: set[str] = set()  # titles of groups that only --help-all shows
+        self._topics: dict[str, Topic] = {}  # by the word behind --help
         self.option(help_flags, "show this help", action="help", group=ABOUT)
         version = f"{program} {__version__}"
         self.option("--version", "show the version", action="version", version=version, group=ABOUT)
@@ -107,36 +116,53 @@ class ToolParser(argparse.ArgumentParser):
         if alone is not None:
             self._alone |= dict.fromkeys(flags, (details["choices"], alone))
 
-    def fold(self, group: str, topic: str) -> None:
-        """Show a group of options only with `--help-all`, or with `--help` and this word behind it."""
-        if not self._topics:
+    def fold(self, group: str) -> None:
+        """Show a group of options only with `--help-all`."""
+        if not self._folded:
             self.option(
                 "--help-all", "show the options of all machines, too", action="store_true", group=ABOUT
             )
-        self._topics[topic] = group
+        self._folded.add(group)
+
+    def explain(self, words: Sequence[str], topic: Topic) -> None:
+        """Show a topic with `--help` and one of these words behind it."""
+        self._topics |= dict.fromkeys(words, topic)
 
     def format_help(self) -> str:
-        return self._formatted({*self._topics.values()})
+        return self._formatted(self._folded)
 
-    def _formatted(self, folded: Collection[str], only: str = "") -> str:
-        """The help without the folded groups, or the one group only."""
+    def _explained(self, topic: Topic) -> str:
+        """What `--help WORD` shows."""
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
-        if not only:
-            formatter.add_text(self.description)
+        formatter.add_text(topic.text)
+        for group in self._action_groups:
+            wanted = [one for one in group._group_actions if one.dest in topic.options]
+            every = group.title == topic.group
+            formatter.start_section(group.title)
+            formatter.add_arguments(group._group_actions if every else wanted)
+            formatter.end_section()
+        formatter.add_text(f"{self.prog} --help shows the options that all machines share")
+        return formatter.format_help()
+
+    def _formatted(self, folded: Collection[str]) -> str:
+        """The help without the folded groups."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
         for group in [
             *self._action_groups[:2],
             *self._action_groups[3:],
             self._action_groups[2],
         ]:  # ABOUT last
-            if group.title not in folded and only in ("", group.title):
+            if group.title not in folded:
                 formatter.start_section(group.title)
                 formatter.add_arguments(group._group_actions)
                 formatter.end_section()
-        if folded and not only:
-            formatter.add_text("Machines with options of their own: --help " + ", --help ".join(self._topics))
-        if not only:
-            formatter.add_text(self.epilog)
+        if folded:
+            words = [f"--help {word}" for word in self._topics if not word.isdigit()]
+            formatter.add_text(f"The options that one machine reads: {', '.join(words)}")
+        formatter.add_text(self.epilog)
         return formatter.format_help()
 
     def short_help(self) -> str:
@@ -171,7 +197,7 @@ class ToolParser(argparse.ArgumentParser):
                     raise UsageError(f"'{word}' does not start with a hyphen: {lookalike(word)}")
                 files.append(word)
             elif word == "--help" and rest and rest[0] in self._topics:
-                self._print_and_finish(self._formatted((), self._topics[rest[0]]))
+                self._print_and_finish(self._explained(self._topics[rest[0]]))
             elif word == "--help-all" and self._topics:
                 self._print_and_finish(self._formatted(()))
             else:

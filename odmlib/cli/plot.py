@@ -17,7 +17,6 @@ from odmlib.errors import OdmError
 
 if TYPE_CHECKING:
     from odmlib.data.dataset import Dataset
-    from odmlib.model.evaluation import Evaluation
     from odmlib.model.model import Model
     from odmlib.plots.chart import Picture
 
@@ -33,6 +32,7 @@ kinds (odm-plot KIND --help says more):
   roc          data_file model_file ...   true against false positive rate
   pr           data_file model_file ...   precision against recall
   confusion    data_file model_file ...   rows by their label and the predicted one
+  predictions  data_file model_file ...   predicted against true targets (models of regression)
   calibration  data_file model_file ...   frequencies against probabilities (models of odm-train -b 1)
   boundary     data_file model_file ...   regions of the labels in the plane of two columns
   weights      model_file ...             largest weights of linear machines
@@ -63,6 +63,8 @@ PR = """\
 Precision against recall at every threshold; the legend shows the average precision (AP). More than two
 classes: each class against the rest, and the average."""
 CONFUSION = "Rows by their label (down) and the predicted label (across), one picture per model."
+PREDICTIONS = """\
+Predicted against true targets of models of regression, with R^2. Points on the dashed line are right."""
 CALIBRATION = """\
 Observed frequency against predicted probability, with one standard error. Two classes: of the
 positive label. More: of the predicted label. The models must come from odm-train -b 1."""
@@ -326,6 +328,12 @@ def draw_confusion(arguments: argparse.Namespace) -> list[Picture]:
     ]
 
 
+def draw_predictions(arguments: argparse.Namespace) -> list[Picture]:
+    from odmlib.plots.quality import prediction_chart
+
+    return [prediction_chart(evaluations(arguments, targets=True), on_data(arguments))]
+
+
 def draw_calibration(arguments: argparse.Namespace) -> list[Picture]:
     from odmlib.plots.quality import calibration_chart
 
@@ -357,12 +365,15 @@ def draw_tune(arguments: argparse.Namespace) -> list[Picture]:
     return [tune_picture(read_search(path), os.path.basename(path)) for path in arguments.result_file]
 
 
-def evaluations(arguments: argparse.Namespace) -> dict[str, Evaluation]:
-    """Every model on the data, by name."""
+def evaluations(arguments: argparse.Namespace, targets: bool = False) -> dict[str, Any]:
+    """Every model on the data, by name; all are about classes, or all about targets."""
+    from odmlib.plots.quality import check_kind
+
     result = {}
     for name, model, rows, labels in models_on_data(arguments):
+        check_kind(name, model, targets)
         evaluation = model.evaluate(rows, labels, arguments.threads)
-        if evaluation.n_unknown:
+        if not targets and evaluation.n_unknown:
             warn(PROGRAM, f"{evaluation.n_unknown} rows have labels that {name} does not know")
         result[name] = evaluation
     return result
@@ -450,10 +461,10 @@ def read_reports(paths: Sequence[str]) -> dict[str, dict[str, Any]]:
         with open_input(path, small=True) as stream:
             try:
                 report = json.loads(stream.read())
-            except ValueError as error:
-                raise OdmError(f"{stream.name}: not a JSON report: {error}") from None
+            except ValueError:
+                report = None
         if not isinstance(report, dict):
-            raise OdmError(f"{path}: not a report of odm-train --json")
+            raise OdmError(f"{shown_name(path)}: not a report; odm-train --json FILE writes one")
         reports[path] = report
     return reports
 
@@ -483,6 +494,7 @@ KINDS: dict[str, tuple[Callable[[], ToolParser], Callable[[argparse.Namespace], 
     "roc": (lambda: curve_parser("roc", ROC), draw_roc),
     "pr": (lambda: curve_parser("pr", PR), draw_pr),
     "confusion": (confusion_parser, draw_confusion),
+    "predictions": (lambda: models_parser("predictions", PREDICTIONS), draw_predictions),
     "calibration": (calibration_parser, draw_calibration),
     "boundary": (boundary_parser, draw_boundary),
     "weights": (weights_parser, draw_weights),

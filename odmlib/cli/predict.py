@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import warnings
 from collections import Counter
@@ -37,7 +38,7 @@ with the file, and a fault late in a pipe comes after the labels of the rows bef
 EXAMPLES = """\
 examples:
   odm-predict test.txt heart.model predicted.txt
-  odm-predict --scores test.txt heart.model - | sort -k2 -g | head    least certain of the second label
+  odm-predict --scores test.txt heart.model - | sort -k2 -g | head    surest rows of the second label
 """
 
 BLOCK_ROWS = 1 << 16
@@ -222,34 +223,53 @@ class Answers:
         """Precision, recall, F1 and AUC of every class: the lines of a table; JSON is written."""
         import numpy as np
 
-        from odmlib.data.files import open_output
         from odmlib.model.metrics import classification_report
         from odmlib.model.schemes import class_scores
 
         model, arguments = self.model, self.arguments
-        if model.is_regression or not self.has_labels:
-            what = (
-                "a report is about classes" if model.is_regression else "no labels that the model could know"
-            )
-            raise OdmError(f"{shown_name(arguments.test_file)}: {what}")
+        if not self.has_labels or (model.is_regression and model.n_outputs > 1):
+            what = "labels that the model could know" if not model.is_regression else "targets for the model"
+            raise OdmError(f"{shown_name(arguments.test_file)}: a report needs {what}")
+        if model.is_regression:
+            yield from self.report_of_errors()
+            return
         labels, places = (np.concatenate([part[k] for part in self.kept]) for k in (0, 1))
         scores = None
         if all(part[2] is not None for part in self.kept):
             scores = np.concatenate([part[2].reshape(len(part[1]), -1) for part in self.kept])
             scores = scores if arguments.b == "1" else class_scores(model.scheme, scores, model.n_classes)
         found = classification_report(model.labels, labels, places, scores)
-        if arguments.json is not None:
-            import json
-
-            with open_output(arguments.json, text=True) as stream:
-                print(json.dumps(found, indent=2), file=stream)
+        self.write_json(found)
         if arguments.report:
             yield from report_lines(found)
+
+    def report_of_errors(self) -> Iterator[str]:
+        """The lines for regression; JSON is written."""
+        found = {"rows": self.n_rows, **self.sums.report()}
+        if self.arguments.coverage is not None:
+            found["coverage"] = self.inside / self.n_rows
+        self.write_json({name: value if math.isfinite(value) else None for name, value in found.items()})
+        if self.arguments.report:
+            yield f"Mean absolute error = {found['mean_absolute_error']:g} (regression)"
+            yield f"R^2 = {found['r_squared']:g} (regression)"
+
+    def write_json(self, found: dict[str, Any]) -> None:
+        if self.arguments.json is None:
+            return
+        import json
+
+        from odmlib.data.files import open_output
+
+        with open_output(self.arguments.json, text=True) as stream:
+            print(json.dumps(found, indent=2), file=stream)
 
     def errors(self) -> Iterator[str]:
         """LIBSVM's lines for regression, and how many intervals hold their target."""
         if self.model.n_outputs > 1:
             say(PROGRAM, "the model has several outputs, a data file has one target per row: no error")
+            return
+        if not self.has_labels:
+            say(PROGRAM, "there are no targets: no error")
             return
         yield from self.sums.measures().lines(behind=" (regression)")
         if self.arguments.coverage is not None:
@@ -288,8 +308,9 @@ def make_parser() -> ToolParser:
         "the model must come from odm-train --coverage 1",
         type=coverage,
     )
-    parser.option("--report", "print precision, recall, F1 and AUC of every class, too")
-    parser.option("--json FILE", "write these, and the confusion matrix, as JSON; - is stdout")
+    report = "precision, recall, F1 and AUC of every class, too; regression: mean absolute error and R^2"
+    parser.option("--report", f"print {report}")
+    parser.option("--json FILE", "write these, and the confusion matrix or the errors, as JSON; - is stdout")
     parser.option("-j --threads N", "threads (default: all cores)", type=positive_whole_number)
     parser.option("-q --quiet", "do not print the accuracy")
     add_table_options(parser, one_hot=False)
@@ -308,7 +329,7 @@ def coverage(text: str) -> float:
 def row_parts(arguments: argparse.Namespace, model: Model) -> Iterator[tuple[Dataset, NDArray | None]]:
     """The test rows and their labels, part by part; a table is read whole, and may have no labels."""
     if is_table(arguments, arguments.test_file):
-        table = read_test_table(arguments, arguments.test_file, model.columns, model.n_features)
+        table = read_test_table(arguments, arguments.test_file, model.columns, model.n_features, PROGRAM)
         return iter([(table.rows, table.labels)])
     return RowsForModels(arguments.test_file, arguments).parts(model)
 

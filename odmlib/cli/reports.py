@@ -12,15 +12,18 @@ from typing import IO, TYPE_CHECKING, Any
 
 from odmlib._version import __version__
 from odmlib.cli.common import say, shown_name, warn
+from odmlib.cli.parser import UsageError
 from odmlib.errors import OdmError, ParameterError, shell_words
 
 if TYPE_CHECKING:
     from odmlib.data.dataset import Dataset
     from odmlib.data.problem import Problem
     from odmlib.data.row_store import RowStore
-    from odmlib.model.evaluation import Evaluation
+    from odmlib.model.evaluation import Evaluation, TargetEvaluation
     from odmlib.model.model import Model
     from odmlib.options import TrainOptions
+
+    Evaluated = Evaluation | TargetEvaluation  # on rows with labels, or with targets
 
 SCHEMES = {"ovo": "one-vs-one", "ovr": "one-vs-rest"}
 
@@ -58,8 +61,9 @@ def tell_of_data(
     tell = teller(arguments, program)
     tell(describe_problem(problem))
     if column := getattr(arguments, "label_column", None):
-        tell(f"labels are those of {column}")
-    if (message := targets_message(problem)) is not None:
+        what = "labels" if problem.targets is None else "targets"
+        tell(f"{what} are those of {column}")
+    if (message := targets_message(problem, "-s 7 (odmr)")) is not None:
         warn(program, message)
     if not arguments.quiet:
         if (chosen := chosen_scheme(problem, options)) is not None:
@@ -207,7 +211,7 @@ def write_lines(file: IO[str] | None, numbers: Any) -> None:
     file.flush()
 
 
-def load_compared(arguments: argparse.Namespace) -> dict[str, Model]:
+def load_compared(arguments: argparse.Namespace, options: TrainOptions) -> dict[str, Model]:
     """The models of --compare by name; a test file that cannot be read shows now as well, before the work."""
     from odmlib.data.files import open_input
     from odmlib.model.text_format import load_model
@@ -217,17 +221,22 @@ def load_compared(arguments: argparse.Namespace) -> dict[str, Model]:
             pass
     paths = arguments.compare.split(",") if arguments.compare else []
     names = [base_name(path) for path in paths]
-    return dict(zip(names if len(set(names)) == len(paths) else paths, map(load_model, paths), strict=True))
+    names = names if len(set(names)) == len(paths) else paths
+    models = dict(zip(names, map(load_model, paths), strict=True))
+    for name, model in models.items():
+        if model.is_regression != (options.declaration.learns == "targets"):
+            raise UsageError(f"--compare: {name} and this machine differ: one has classes, the other targets")
+    return models
 
 
-def read_test(model: Model, arguments: argparse.Namespace) -> tuple[str, Evaluation] | None:
+def read_test(model: Model, arguments: argparse.Namespace) -> tuple[str, Evaluated] | None:
     """Name and evaluation of the rows of --test, where there are any."""
     if arguments.test is None:
         return None
     return base_name(arguments.test), evaluate_file(model, arguments.test, arguments)
 
 
-def evaluate_file(model: Model, path: str, arguments: argparse.Namespace) -> Evaluation:
+def evaluate_file(model: Model, path: str, arguments: argparse.Namespace) -> Evaluated:
     from odmlib.cli.predict import RowsForModels
 
     try:
@@ -236,10 +245,15 @@ def evaluate_file(model: Model, path: str, arguments: argparse.Namespace) -> Eva
         raise OdmError(f"{shown_name(path)}: {error}") from None
 
 
-def test_line(name: str, found: Evaluation) -> str:
+def test_lines(name: str, found: Evaluated) -> list[str]:
     """As odm-predict says it."""
+    from odmlib.model.evaluation import TargetEvaluation
+    from odmlib.model.regression import regression_measures
+
+    if isinstance(found, TargetEvaluation):
+        return [*regression_measures(found.predicted, found.targets).lines(behind=f" on {name}")]
     right = round(found.accuracy * found.n_rows)
-    return f"Accuracy = {100 * found.accuracy:g}% ({right}/{found.n_rows}) on {name}"
+    return [f"Accuracy = {100 * found.accuracy:g}% ({right}/{found.n_rows}) on {name}"]
 
 
 def write_page(
@@ -247,7 +261,7 @@ def write_page(
     model: Model,
     problem: Problem | None,
     arguments: argparse.Namespace,
-    test: tuple[str, Evaluation] | None,
+    test: tuple[str, Evaluated] | None,
     compared: dict[str, Model],
 ) -> None:
     if file is None:

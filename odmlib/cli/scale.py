@@ -114,7 +114,7 @@ def read_data(options: argparse.Namespace, known: Scaling | None = None) -> Give
     if known is None or known.names is None:
         table = read_training_table(options, path)
     else:
-        table = read_test_table(options, path, known.names, len(known.names))
+        table = read_test_table(options, path, known.names, len(known.names), PROGRAM)
     labels, texts = np.zeros(table.rows.n_rows), []
     if table.labels is None:
         if not options.quiet:

@@ -7,19 +7,22 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 from odmlib.cli.common import refuse_overwriting, run_tool, say
 from odmlib.cli.parser import ToolParser, UsageError, explained
-from odmlib.names import SUBSET_METHODS
+from odmlib.cli.tables import add_table_options, is_table
+from odmlib.names import ARROW_ENDS, SUBSET_METHODS
 from odmlib.values import read_whole
 
 PROGRAM = "odm-subset"
 
 DESCRIPTION = """\
 Draw a part of the rows of a data file at random. Lines are written unchanged and in their
-order; blank lines and comments are left out. size is a number of rows, or a part of them
-(80%). The subset goes to subset_file (default: standard output), the other rows to rest_file.
-data_file may be - (standard input) and packed with gzip, bzip2 or xz.
+order; blank lines and comments are left out. Both parts of a CSV table keep its header.
+size is a number of rows, or a part of them (80%). The subset goes to subset_file (default:
+standard output), the other rows to rest_file. data_file may be - (standard input) and
+packed with gzip, bzip2 or xz.
 """
 
 EXAMPLES = """\
@@ -34,8 +37,11 @@ def run(argv: Sequence[str]) -> int:
     arguments = make_parser().parse(argv)
     outputs = [arguments.subset_file or "-", *filter(None, [arguments.rest_file])]
     check_files(arguments.data_file, outputs)
+    table = is_table(arguments, arguments.data_file)
+    if arguments.data_file.lower().endswith(ARROW_ENDS):
+        raise UsageError("odm-subset reads CSV and TSV tables, whose lines it copies, and no others")
     from odmlib.data.files import open_input, open_output
-    from odmlib.data.subset import choose_rows, is_row, row_labels, whole_lines
+    from odmlib.data.subset import choose_rows, row_labels, row_lines, table_labels, table_lines
     from odmlib.errors import OdmError
 
     with ExitStack() as stack:
@@ -46,8 +52,14 @@ def run(argv: Sequence[str]) -> int:
             from tempfile import TemporaryFile
 
             again = stack.enter_context(TemporaryFile())
+        header, labels = b"", list[Any]()
         with open_input(arguments.data_file) as stream:
-            name, labels = stream.name, row_labels(stream, stream.name, again)
+            name = stream.name
+            if table:
+                named = False if arguments.no_header else None
+                header, labels = table_labels(stream, name, arguments.label, named, again)
+            else:
+                labels = row_labels(stream, name, again)
         size = arguments.size
         if isinstance(size, float):  # a part
             size = max(1, round(size * len(labels)))
@@ -59,10 +71,10 @@ def run(argv: Sequence[str]) -> int:
         if again is not None:
             again.seek(0)
         place = 0
+        for part in streams:
+            part.write(header)
         with open_input(again if again is not None else arguments.data_file) as stream:
-            for line in whole_lines(stream):
-                if not is_row(line):
-                    continue
+            for line in table_lines(stream, name, bool(header)) if table else row_lines(stream):
                 target = 0 if chosen[place] else 1
                 if target < len(streams):
                     streams[target].write(line)
@@ -81,6 +93,7 @@ def make_parser() -> ToolParser:
     parser.option("-s --method METHOD", methods, type=method, default="stratified", dest="s")
     parser.option("--seed N", "seed of the choice (default 0)", type=seed, default=0)
     parser.option("-q --quiet", "say nothing")
+    add_table_options(parser, one_hot=False)
     parser.add_argument("data_file")
     parser.add_argument("size", type=explained(size))
     parser.add_argument("subset_file", nargs="?")

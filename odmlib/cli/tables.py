@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from odmlib.cli.common import warn
 from odmlib.cli.parser import ToolParser
 from odmlib.names import is_table_name
 
@@ -46,9 +47,12 @@ def read_training_table(arguments: argparse.Namespace, path: str) -> TableRows:
 
 
 def read_test_table(
-    arguments: argparse.Namespace, path: str, columns: tuple[str, ...] | None, width: int
+    arguments: argparse.Namespace, path: str, columns: tuple[str, ...] | None, width: int, program: str
 ) -> TableRows:
     """The columns that a model was trained on, or that ranges were made of."""
     from odmlib.data.tables import rows_like
 
-    return rows_like(load_any_table(arguments, path), arguments.label, columns, width)
+    found = rows_like(load_any_table(arguments, path), arguments.label, columns, width)
+    for note in found.notes:
+        warn(program, note)
+    return found

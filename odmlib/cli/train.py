@@ -51,7 +51,7 @@ examples:
   odm-train -C a.txt m                            search C and gamma; model of the best in m
   odm-train --loo -g 0.5 a.txt                    leave-one-out from one fit, no model
   odm-train -s 7 -p 0.5 prices.txt m              regression; residuals up to 0.5 cost nothing
-  odm-train -s 8 -n 0.05 normal.txt m             novelty detection; 5%% of normal rows may be called novel
+  odm-train -s 8 -n 0.05 normal.txt m             novelty detection; 5% of normal rows may be called novel
   odm-train --report r.html --test b.txt a.txt m  one page about training and test rows
   odm-train -s 5 --assigned found mixed.txt       unlabeled rows (label 0) help; their labels in found
   odm-scale -l 0 -s r a.txt | odm-train - m       from a pipe
@@ -102,7 +102,7 @@ def make_parser() -> ToolParser:
     parser.option("--keep-cache", keep, group=WORK)
     parser.option("--json FILE", "write a machine-readable report of the run", group=OUTPUT)
     parser.option("--report FILE", "write a report of the run as one HTML page", group=OUTPUT)
-    test = "test rows: prints the accuracy on them, and --report shows them"
+    test = "test rows: prints the accuracy (regression: the error) on them, and --report shows them"
     parser.option("--test FILE", test, group=OUTPUT)
     compare = "models that --report shows beside this one, on the same rows"
     parser.option("--compare MODEL,...", compare, group=OUTPUT)
@@ -132,8 +132,6 @@ def make_options(arguments: argparse.Namespace) -> TrainOptions:
     options = checked_options(arguments)
     if arguments.assigned is not None and options.machine not in SEMI_SUPERVISED_MACHINES:
         raise UsageError(f"--assigned is for machine {', '.join(SEMI_SUPERVISED_MACHINES)}")
-    if options.declaration.learns == "targets" and (arguments.test or arguments.compare):
-        raise UsageError("--test and --compare are about labels; use odm-predict for a model of regression")
     if (arguments.loo or arguments.search) and arguments.model_file is None:
         options = options.but(probability=False)  # for nobody
     return options
@@ -185,7 +183,7 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
 
     # the outputs are opened first: a directory that cannot be written to shows before the work, not after
     named = arguments.model_file is not None
-    compared = reports.load_compared(arguments)
+    compared = reports.load_compared(arguments, options)
     with (
         reports.open_wanted(arguments.json) as report,
         reports.open_wanted(arguments.margins) as margins,
@@ -222,7 +220,7 @@ def train(arguments: argparse.Namespace, options: TrainOptions) -> int:
         warn_of_the_end(model, options)
         test = reports.read_test(model, arguments)
         lines = [estimate] if estimate else []
-        lines += [reports.test_line(*test)] if test is not None else []
+        lines += reports.test_lines(*test) if test is not None else []
         for line in lines:
             print(line, file=sys.stderr if "-" in outputs(arguments) else sys.stdout, flush=True)
         started = time.perf_counter()

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from odmlib.cli.common import bad_values_as_usage, shown_name
-from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
+from odmlib.cli.parser import ToolParser, Topic, UsageError, number, positive_whole_number
 from odmlib.cli.tables import add_table_options, is_table, read_training_table
 from odmlib.errors import OdmError, ParameterError
-from odmlib.machines.declarations import DECLARATIONS
+from odmlib.machines.declarations import DECLARATIONS, Declaration
 from odmlib.names import LEAVE_ONE_OUT_MACHINES
 from odmlib.options import TrainOptions, option_fields
 from odmlib.values import Choice
@@ -68,9 +68,10 @@ def add_training_options(parser: ToolParser, without: Sequence[str] = (), tables
             details |= {"alone": "--help", "choices": ("0", "1")}
             del details["type"]
         parser.option(usage, with_default(option), dest=option.name, **details)
-    for machine in DECLARATIONS.values():
+    for place, machine in enumerate(DECLARATIONS.values()):
         if any(group_of(name) == own_group(machine.name) for name in machine.options):
-            parser.fold(own_group(machine.name), machine.name)
+            parser.fold(own_group(machine.name))
+        parser.explain((machine.name, str(place)), topic_of(place, machine))
 
 
 def group_of(name: str) -> str:
@@ -79,6 +80,16 @@ def group_of(name: str) -> str:
         if name in machine.options:
             return own_group(machine.name)
     return next((title for title, names in GROUPS.items() if name in names), "machine")
+
+
+def topic_of(place: int, machine: Declaration) -> Topic:
+    """What --help MACHINE says."""
+    names = {*machine.parameters, *machine.options, *machine.flags}
+    names |= {"bias"} if machine.has_bias else set()
+    options = {option.name for option in option_fields() if option.name.rstrip("_") in names}
+    solvers = f"{', '.join(machine.linear.names)} (linear); {', '.join(machine.kernel.names)} (other kernels)"
+    text = f"machine {machine.name} (-s {place}): {machine.title}\nsolvers: {solvers}\n"
+    return Topic(text, options, own_group(machine.name))
 
 
 def own_group(machine: str) -> str:

@@ -68,7 +68,7 @@ def training_hints(problem: Problem, kernel: str, name: str) -> Iterator[str]:
         yield from kernel_advice(found)
 
 
-def targets_message(problem: Problem) -> str | None:
+def targets_message(problem: Problem, instead: str = "machine='odmr'") -> str | None:
     """What to say where the labels of a classifier look like targets of a regression."""
     if not _has_classes(problem):
         return None
@@ -77,7 +77,7 @@ def targets_message(problem: Problem) -> str | None:
         return None
     return (
         f"the labels look like targets of a regression: {found['classes']} different labels in "
-        f"{found['rows']} rows. A classifier takes each of them for a class; machine odmr learns targets"
+        f"{found['rows']} rows. A classifier takes each of them for a class; {instead} learns targets"
     )
 
 

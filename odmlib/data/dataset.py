@@ -10,6 +10,7 @@ and the caller may change the arrays while a thread trains.
 from __future__ import annotations
 
 import operator
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,6 +106,10 @@ class Dataset:
         """Convert a Dataset, a scipy.sparse matrix or array, a frame, or what numpy takes as a matrix."""
         if isinstance(X, Dataset):
             return X
+        if isinstance(X, str | os.PathLike):
+            raise ParameterError(
+                f"{name} is the text '{os.fspath(X)}'; odmlib.read_data reads a file, odmlib.read_table a table"
+            )
         if hasattr(getattr(X, "sparse", None), "to_coo"):  # a pandas frame of sparse columns
             X = X.sparse.to_coo()
         if hasattr(X, "tocsr"):
@@ -146,7 +151,11 @@ class Dataset:
                 + ("; reshape a single row with X.reshape(1, -1)" if array.ndim == 1 else "")
             )
         _check_width(array.shape[1], name)
-        array = _as_float64(array, name)
+        try:
+            array = _as_float64(array, name)
+        except ParameterError:
+            _blame_column(X, array, name)
+            raise
         if array.all():  # the values stay where they are
             return dense_rows(array)
         present = array != 0
@@ -338,8 +347,24 @@ def _as_float64(array: NDArray, name: str) -> Floats:
     converted = array if array.dtype == np.float64 else _converted(array, name)
     flat = converted.reshape(-1) if converted.flags.c_contiguous else np.ravel(converted)
     if not all_finite(flat):
-        raise ParameterError(f"{name} holds NaN or infinity; every value must be finite")
+        first = ""
+        if converted.ndim == 2:
+            row, column = np.argwhere(~np.isfinite(converted))[0]
+            first = f" ({name}[{row}, {column}] is {converted[row, column]})"
+        raise ParameterError(f"{name} holds NaN or infinity; every value must be finite{first}")
     return converted
+
+
+def _blame_column(X: Any, array: NDArray, name: str) -> None:
+    """Raise ParameterError about the first column of a frame that holds text, if there is one."""
+    names = column_names(X) if array.dtype.kind in "OSU" else None
+    for place, title in enumerate(names or ()):
+        text = next((value for value in array[:, place] if isinstance(value, str)), None)
+        if text is not None:
+            raise ParameterError(
+                f"{name} cannot be read as numbers: column '{title}' holds text ({shown_value(text)}); "
+                "pandas.get_dummies and odmlib.read_table(one_hot=True) make columns of 0 and 1 of it"
+            ) from None
 
 
 def _converted(array: NDArray, name: str) -> Floats:

@@ -13,7 +13,7 @@ PLAIN = {
     Fault.INFINITE_VALUE: "expected a finite number, {found}",
     Fault.INEXACT_LABEL: "expected a label that a double can hold exactly, {found}",
     Fault.INDEX_ZERO: "expected an index of 1 or more, {found} "
-    "(a file that counts from 0 needs --zero-based or zero_based=True)",
+    "(a file that counts from 0 needs --zero-based (zero_based=True))",
     Fault.INDEX_NOT_ASCENDING: "expected an index above {previous} (indices ascend in a row), {found}",
     Fault.STRAY_RETURN: "found a carriage return inside the line, expected lines to end with LF or CR LF",
     Fault.EMPTY_LINE: "expected a row, found an empty line",
@@ -22,7 +22,7 @@ PLAIN = {
 
 MODEL_WORDS = (b"odmlib", b"svm_type", b"solver_type")  # at the start of model files
 
-CSV_HINT = "a CSV table? --csv and odmlib.read_table read one"
+CSV_HINT = "a CSV table? --csv (odmlib.read_table) reads one"
 
 _TOKEN = re.compile(rb"[^ \t\n#]*")
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -98,7 +98,7 @@ def header_hint(fault: int, token: bytes) -> str:
     """A hint for a name in the first line of a file."""
     known = token in MODEL_WORDS or _NOT_FINITE.fullmatch(token.decode("latin-1"))
     is_name = fault == Fault.BAD_LABEL and not known and re.fullmatch(rb"[\"']?[A-Za-z]\w+[\"']?", token)
-    return " (a header? --csv and odmlib.read_table read tables with one)" if is_name else ""
+    return " (a header? --csv (odmlib.read_table) reads tables with one)" if is_name else ""
 
 
 def _bad_item(token: bytes, found: str) -> str:

@@ -203,6 +203,8 @@ def encode_labels(y: Any) -> tuple[Codes, NDArray]:
 
 
 def _label_array(y: Any) -> NDArray:
+    if y is None:
+        raise ParameterError("y is missing; it holds one label per row (machine='odmo' needs none)")
     try:
         array = np.asarray(y)
     except ValueError as error:
@@ -226,6 +228,8 @@ def _check_object_labels(array: NDArray) -> None:
 
 def check_targets(y: Any) -> Floats:
     """Finite numbers: rows x outputs."""
+    if y is None:
+        raise ParameterError("y is missing; it holds one target per row")
     try:
         targets = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -164,7 +164,7 @@ class _Reader:
             self.fail(f"expected a feature's index, found {shown(text)}", word)
         index = int(text) if len(text) < MAX_INDEX_DIGITS else MAX_FEATURES + 1
         if index < base:
-            hint = "a file that counts from 0 needs --zero-based or zero_based=True"
+            hint = "a file that counts from 0 needs --zero-based (zero_based=True)"
             self.fail(f"expected an index of {base} or more, found {shown(text)} ({hint})", word)
         if index - base >= MAX_FEATURES:
             self.fail(f"expected an index of at most {MAX_FEATURES - 1 + base}, found {shown(text)}", word)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from odmlib._core.arrays import Places
 from odmlib.data._reader import parse_number
-from odmlib.data.faults import shown
+from odmlib.data.faults import CSV_HINT, shown
 from odmlib.data.reading import UTF8_MARK
+from odmlib.data.tables import Table, as_text, is_header, label_place, table_rows
 from odmlib.errors import DataFormatError, ParameterError
 from odmlib.names import SUBSET_METHODS
 
@@ -76,11 +77,17 @@ def row_labels(stream: Any, name: str, keep: IO[bytes] | None) -> list[float]:
         label = parse_number(match.group(1))
         if label is None or not np.isfinite(label):
             message = f"expected a number as label, found {shown(match.group(1))}"
+            message += f" ({CSV_HINT})" if re.search(rb"[,;]", match.group(1)) else ""
             raise DataFormatError(message, name, number, match.start(1) + 1 - start)
         labels.append(label)
         if keep is not None:
             keep.write(line)
     return labels
+
+
+def row_lines(stream: Any) -> Iterator[bytes]:
+    """The lines that hold a row."""
+    return filter(is_row, whole_lines(stream))
 
 
 def is_row(line: bytes) -> bool:
@@ -99,3 +106,36 @@ def whole_lines(stream: Any) -> Iterator[bytes]:
             yield line + b"\n"
     if rest:
         yield rest + b"\n"
+
+
+def table_labels(
+    stream: Any, name: str, label: str | None, header: bool | None, keep: IO[bytes] | None
+) -> tuple[bytes, list[str]]:
+    """The line that names the columns of a CSV table, empty without one, and the labels of the rows; `keep`
+    gets a copy of all lines, for streams that come only once."""
+    first, labels, place = b"", [], 0
+    with as_text(stream, name) as text:
+        for number, (cells, _, line) in enumerate(table_rows(text, name)):
+            if keep is not None:
+                keep.write(line.encode())
+            if number == 0:
+                named = is_header(cells) if header is None else header
+                names = [cell.strip() for cell in cells] if named else None
+                place = label_place(Table(name, [[] for _ in cells], names, ()), label)
+                if named:
+                    first = _ended(line)
+                    continue
+            labels.append(cells[place])
+    return first, labels
+
+
+def table_lines(stream: Any, name: str, header: bool) -> Iterator[bytes]:
+    """The rows of a CSV table as they stand there, each with a line end."""
+    with as_text(stream, name) as text:
+        for number, (_, _, line) in enumerate(table_rows(text, name)):
+            if number or not header:
+                yield _ended(line)
+
+
+def _ended(line: str) -> bytes:
+    return (line if line.endswith(("\n", "\r")) else line + "\n").encode()

@@ -9,8 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -23,9 +25,12 @@ from odmlib.data.files import Source, open_input
 from odmlib.data.labels import show_labels
 from odmlib.errors import DataFormatError, OdmError
 from odmlib.names import ARROW_ENDS
+from odmlib.values import counted
 
 LABEL_NAMES = ("label", "class", "target", "y")  # of the column that is taken where none is named
 SEPARATORS = ",;\t"
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
+ONE_COLUMN = "found one column, expected columns parted by commas, semicolons or tabs"
 HOT = "="  # between a column's name and its value: `colour=red`
 
 
@@ -71,6 +76,10 @@ class Table:
                 if empty is not None:
                     missing = f"{self.shown(place)} is empty; fill in missing values"
                     raise self.fault(empty, missing) from None
+                texts = [row for row, text in enumerate(column) if not _is_number(text)]
+                if all(DECIMAL_COMMA.fullmatch(column[row]) for row in texts):
+                    expected = f"{self.shown(place)}: expected a number with a decimal point"
+                    raise self.fault(texts[0], f"{expected}, found '{column[texts[0]].strip()}'") from None
                 return None
         wrong = np.flatnonzero(~np.isfinite(found))
         if len(wrong):
@@ -96,6 +105,7 @@ class TableRows:
     names: tuple[str, ...] | None
     label_name: str  # in messages
     label_title: str = "label"  # in a header
+    notes: tuple[str, ...] = ()  # what a user may want to know
 
 
 def read_table(
@@ -135,17 +145,14 @@ def load_table(source: Source, header: bool | None = None) -> Table:
 def _text_table(source: Source, header: bool | None) -> Table:
     with open_input(source) as stream:
         name = stream.name
-        text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig", newline="")
-        try:
+        with as_text(stream, name) as text:
             rows, lines = _cells(text, name)
-        except UnicodeDecodeError:
-            raise DataFormatError("found bytes that are not UTF-8 text", name) from None
-        finally:
-            text.detach().detach()  # a file that came open stays so
     if not rows:
         raise DataFormatError("no rows found", name)
+    if len(rows[0]) == 1 and (len(rows) == 1 or not all(_is_number(row[0]) for row in rows[1:])):
+        raise DataFormatError(ONE_COLUMN, name, lines[0])  # no table at all
     if header is None:
-        header = not any(_is_number(cell) for cell in rows[0])
+        header = is_header(rows[0])
     names = None
     if header:
         names = [cell.strip() for cell in rows[0]]
@@ -158,28 +165,54 @@ def _text_table(source: Source, header: bool | None) -> Table:
     return Table(name, [list(column) for column in zip(*rows, strict=True)], names, lines)
 
 
+@contextmanager
+def as_text(stream: Any, name: str) -> Iterator[io.TextIOWrapper]:
+    """A stream of bytes as lines of text."""
+    text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig", newline="")
+    try:
+        yield text
+    except UnicodeDecodeError:
+        raise DataFormatError("found bytes that are not UTF-8 text", name) from None
+    finally:
+        text.detach().detach()  # a file that came open stays so
+
+
 def _cells(text: io.TextIOWrapper, name: str) -> tuple[list[list[str]], list[int]]:
-    first = text.readline()
+    found = list(table_rows(text, name))
+    return [cells for cells, _, _ in found], [line for _, line, _ in found]
+
+
+def table_rows(text: Iterable[str], name: str) -> Iterator[tuple[list[str], int, str]]:
+    """The rows of a CSV or TSV file: cells, number of the last line, and the text as it stands there."""
+    lines = iter(text)
+    first = next(lines, "")
     separator = max(SEPARATORS, key=first.count)
-    if separator not in first:
-        raise DataFormatError(
-            "found one column, expected columns parted by commas, semicolons or tabs", name, 1
-        )
-    reader = csv.reader(chain([first], text), delimiter=separator, strict=True)
-    rows: list[list[str]] = []
-    lines: list[int] = []
+    taken: list[str] = []
+
+    def each() -> Iterator[str]:
+        for line in chain([first], lines):
+            taken.append(line)
+            yield line
+
+    reader, width = csv.reader(each(), delimiter=separator, strict=True), 0
     try:
         for row in reader:
+            whole = "".join(taken)
+            taken.clear()
             if not row:
                 continue
-            if rows and len(row) != len(rows[0]):
-                expected = f"expected {len(rows[0])} columns as in the first line"
+            if width and len(row) != width:
+                expected = f"expected {width} columns as in the first line"
                 raise DataFormatError(f"{expected}, found {len(row)}", name, reader.line_num)
-            rows.append(row)
-            lines.append(reader.line_num)
+            width = len(row)
+            yield row, reader.line_num, whole
     except csv.Error as error:
         raise DataFormatError(f"broken CSV: {error}", name, reader.line_num) from None
-    return rows, lines
+
+
+def is_header(cells: Sequence[str]) -> bool:
+    """Whether the first line of a table names its columns: it holds no number."""
+    return not any(_is_number(cell) for cell in cells)
 
 
 def _is_number(cell: str) -> bool:
@@ -221,7 +254,9 @@ def _arrow_table(source: Source, name: str) -> Table:
 
 def training_rows(table: Table, label: str | int | None, one_hot: bool) -> TableRows:
     """Features and labels of a table to train on."""
-    place = table.place_of(label) if label is not None else _label_place(table)
+    if len(table.columns) == 1:
+        raise DataFormatError(ONE_COLUMN, table.name, 1)
+    place = label_place(table, label)
     features = [other for other in range(len(table.columns)) if other != place]
     columns, names = [], []
     for other in features:
@@ -242,6 +277,8 @@ def rows_like(
 
     `columns` and `width` are the model's.
     """
+    if columns is not None and table.names is None:
+        table = _numbered(table, label, columns)
     if columns is None or table.names is None:
         return _rows_by_place(table, label, columns, width)
     bases = {name.partition(HOT)[0] for name in columns} | set(columns)
@@ -259,7 +296,27 @@ def rows_like(
             raise OdmError(f"{table.name}: the model was trained with column '{base}', which is not here")
     labels = None if place is None else _labels(table, place)
     shown, title = ("", "") if place is None else (table.shown(place), table.names[place])
-    return TableRows(_dataset(found), labels, columns, shown, title)
+    notes = tuple(_unseen_values(hot, columns))
+    return TableRows(_dataset(found), labels, columns, shown, title, notes)
+
+
+def _unseen_values(hot: dict[str, list[str]], columns: tuple[str, ...]) -> Iterator[str]:
+    """A sentence for each column of text whose values had no column of their own in training."""
+    for base, texts in hot.items():
+        unseen = [text for text in texts if f"{base}{HOT}{text}" not in columns]
+        if unseen:
+            values, rows = show_labels(np.unique(unseen)), counted(len(unseen), "row")
+            yield f"column '{base}' has values that were not in training: {values} ({rows})"
+
+
+def _numbered(table: Table, label: str | int | None, columns: tuple[str, ...]) -> Table:
+    """A table without header, its columns named as in training on such a one: by their numbers there."""
+    bases = list(dict.fromkeys(name.partition(HOT)[0] for name in columns))
+    if not all(base.isascii() and base.isdigit() for base in bases):
+        return table
+    features_only = label is None and len(table.columns) == len(bases)
+    names = bases if features_only else [str(place + 1) for place in range(len(table.columns))]
+    return replace(table, names=names)
 
 
 def _rows_by_place(
@@ -283,7 +340,10 @@ def _extra_place(table: Table, known: set[str]) -> int | None:
     return extra[0] if len(extra) == 1 else None
 
 
-def _label_place(table: Table) -> int:
+def label_place(table: Table, label: str | int | None) -> int:
+    """The place of the column of the labels: the one that is given, or named like one, or the last."""
+    if label is not None:
+        return table.place_of(label)
     names = [name.lower() for name in table.names or ()]
     return next((names.index(name) for name in LABEL_NAMES if name in names), len(table.columns) - 1)
 

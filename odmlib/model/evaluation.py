@@ -10,13 +10,52 @@ from numpy.typing import NDArray
 
 from odmlib._core.arrays import Codes, Floats
 from odmlib.data.labels import python_label
+from odmlib.data.problem import check_targets
 from odmlib.errors import ParameterError
+from odmlib.model.regression import check_shape, r_squared, regression_measures
 from odmlib.model.schemes import class_scores, margins_of, winners
 from odmlib.threads import resolve_threads
 
 if TYPE_CHECKING:
     from odmlib.data.dataset import Dataset
     from odmlib.model.model import Model
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TargetEvaluation:
+    """What a model of regression says of rows whose targets are known."""
+
+    predicted: Floats  # rows x outputs
+    targets: Floats  # likewise
+
+    @classmethod
+    def of(cls, model: Model, rows: Dataset, y: Any, threads: int | None = None) -> TargetEvaluation:
+        """Evaluate a model on rows of its width with the targets y."""
+        targets = check_targets(y)
+        predicted = model.function.scores(rows, resolve_threads(threads, rows.n_rows))
+        check_shape(predicted, targets)
+        return cls(predicted, targets)
+
+    def __repr__(self) -> str:
+        measures = ", ".join(f"{name}={value:g}" for name, value in self.report().items())
+        return f"TargetEvaluation({measures}, n_rows={self.n_rows})"
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.targets)
+
+    @property
+    def residuals(self) -> Floats:
+        """Prediction less target of every row; of several outputs the one that is farthest off."""
+        found = self.predicted - self.targets
+        worst = np.argmax(np.abs(found), axis=1)
+        return found[np.arange(len(found)), worst]
+
+    def report(self) -> dict[str, float]:
+        """The errors: mean squared and mean absolute error, squared correlation, R^2."""
+        errors = {"mean_absolute_error": float(np.mean(np.abs(self.predicted - self.targets)))}
+        errors["r_squared"] = r_squared(self.predicted, self.targets)
+        return regression_measures(self.predicted, self.targets)._asdict() | errors
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from odmlib.data.files import Target
-    from odmlib.model.evaluation import Evaluation
 
 
 BLOCK_SCORES = 1 << 23  # outputs held at a time while predicting: 64 MB
@@ -286,12 +285,15 @@ class Model:
             margins[part] = margins_of(self.scheme, scores, codes[part], self.n_classes)
         return margins
 
-    def evaluate(self, X: Any, y: Any, threads: int | None = None) -> Evaluation:
-        """How the model does on rows with the labels y: accuracy, errors per class, rankings."""
-        from odmlib.model.evaluation import Evaluation
+    def evaluate(self, X: Any, y: Any, threads: int | None = None) -> Any:
+        """How the model does on rows with the labels y: accuracy, errors per class, rankings (Evaluation).
+
+        Regression: errors and residuals (TargetEvaluation).
+        """
+        from odmlib.model.evaluation import Evaluation, TargetEvaluation
 
         if self.is_regression:
-            raise ParameterError("an evaluation is about labels; a model of regression has none")
+            return TargetEvaluation.of(self, self.fitting(X), y, threads)
         return Evaluation.of(self, self.fitting(X), y, threads)
 
     def codes_of(self, given: NDArray) -> Codes:

@@ -45,18 +45,21 @@ def r_squared(predicted: Floats, targets: Floats) -> float:
     0.5
     """
     predicted = predicted.reshape(len(predicted), -1)
-    if len(predicted) != len(targets):
-        raise ParameterError(f"X has {len(predicted)} rows but y has {len(targets)} targets")
-    if predicted.shape != targets.shape:
-        outputs, columns = (
-            counted(len(one.T), what) for one, what in ((predicted, "output"), (targets, "column"))
-        )
-        raise ParameterError(f"the model has {outputs} but y has {columns}")
+    check_shape(predicted, targets)
     errors = np.square(predicted - targets).sum(axis=0)
     spreads = np.square(targets - targets.mean(axis=0)).sum(axis=0)
     unexplained = np.where(errors == 0, 0.0, 1.0)  # where the targets are all the same
     np.divide(errors, spreads, out=unexplained, where=spreads > 0)
     return float(np.mean(1 - unexplained))
+
+
+def check_shape(predicted: Floats, targets: Floats) -> None:
+    """Both are rows x outputs."""
+    if len(predicted) != len(targets):
+        raise ParameterError(f"X has {len(predicted)} rows but y has {len(targets)} targets")
+    if predicted.shape != targets.shape:
+        outputs, columns = counted(len(predicted.T), "output"), counted(len(targets.T), "column")
+        raise ParameterError(f"the model has {outputs} but y has {columns}")
 
 
 def _in_unit(numbers: Floats) -> Floats:
@@ -74,7 +77,7 @@ class RegressionSums:
     def __init__(self) -> None:
         self.n, self.shift = 0, 0.0
         self.exponents = 0, 0  # of the units that the moments count in
-        self.error, self.moments = 0.0, np.zeros(5)
+        self.error, self.distance, self.moments = 0.0, 0.0, np.zeros(5)
 
     def add(self, predicted: Floats, targets: Floats) -> None:
         if self.n == 0 and len(targets):
@@ -86,6 +89,7 @@ class RegressionSums:
         self.n += len(targets)
         with np.errstate(over="ignore"):  # an infinite error says so
             self.error += float(np.square(predicted - targets).sum())
+            self.distance += float(np.abs(predicted - targets).sum())
             self.moments += [first.sum(), second.sum(), first @ first, second @ second, first @ second]
 
     def measures(self) -> RegressionMeasures:
@@ -94,3 +98,12 @@ class RegressionSums:
         with np.errstate(invalid="ignore", divide="ignore"):
             correlation = np.square(self.n * pt - p * t) / np.float64(spread)
         return RegressionMeasures(self.error / self.n, float(correlation))
+
+    def report(self) -> dict[str, float]:
+        """These measures and others; NaN where the targets are all the same."""
+        _, t, _, tt, _ = self.moments
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            spread = np.ldexp(np.float64(tt - t * t / self.n), 2 * self.exponents[1])
+            r_squared = 1 - self.error / spread if spread > 0 else np.nan
+        more = {"mean_absolute_error": self.distance / self.n, "r_squared": float(r_squared)}
+        return self.measures()._asdict() | more

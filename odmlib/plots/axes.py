@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odmlib._core.arrays import Floats
-from odmlib.model.evaluation import Evaluation
 from odmlib.plots import figures, inside, quality
 from odmlib.plots.picture import draw
 
@@ -52,6 +51,11 @@ def plot_calibration(
 ) -> Any:
     """Observed frequency against predicted probability; the models need probability=True."""
     return draw(quality.calibration_chart(_evaluations(models, X, y), bins, positive), ax)
+
+
+def plot_predictions(models: Any, X: Any, y: Any, ax: Any = None) -> Any:
+    """Predicted against true targets, of one or several models of regression."""
+    return draw(quality.prediction_chart(_evaluations(models, X, y, targets=True)), ax)
 
 
 def plot_boundary(model: Any, X: Any, y: Any, columns: Sequence[int] = (1, 2), ax: Any = None) -> Any:
@@ -96,8 +100,12 @@ def _by_name(models: Any) -> dict[str, Model]:
     return {name or model.machine: model for name, model in inner.items()}
 
 
-def _evaluations(models: Any, X: Any, y: Any) -> dict[str, Evaluation]:
-    return {name: model.evaluate(X, y) for name, model in _by_name(models).items()}
+def _evaluations(models: Any, X: Any, y: Any, targets: bool = False) -> dict[str, Any]:
+    """Of models of one kind, of classes or of targets."""
+    named = _by_name(models)
+    for name, model in named.items():
+        quality.check_kind(name, model, targets)
+    return {name: model.evaluate(X, y) for name, model in named.items()}
 
 
 def _margins(models: Any, X: Any, y: Any) -> dict[str, Floats]:

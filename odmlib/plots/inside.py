@@ -16,6 +16,7 @@ from odmlib.errors import ParameterError
 from odmlib.model.functions import LinearFunction
 from odmlib.model.schemes import class_pairs, margins_of
 from odmlib.plots.chart import Bars, Chart, Matrix, Regions, Series
+from odmlib.plots.quality import check_kind
 from odmlib.selection.heat_map import SPAN, TITLES, rate_table
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def boundary_chart(
     Other columns are held at their median over the rows. The deepest strip is the band of margins that cost
     nothing, where the machine has one; the palest part is nearer to the border.
     """
+    check_kind(name or model.machine, model)
     rows = Dataset.from_any(X).with_features(model.n_features)
     if model.formula.name == "precomputed":
         raise ParameterError("a precomputed kernel has no columns to draw")

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from odmlib._core.arrays import Codes, Floats
 from odmlib.data.checking import statistics
 from odmlib.errors import ParameterError
-from odmlib.model.evaluation import Evaluation
+from odmlib.model.evaluation import Evaluation, TargetEvaluation
 from odmlib.model.functions import LinearFunction
-from odmlib.model.regression import regression_measures
 from odmlib.plots.chart import Matrix, Picture
 from odmlib.plots.figures import (
     convergence,
@@ -31,6 +30,7 @@ from odmlib.plots.quality import (
     calibration_chart,
     confusion_matrix,
     pr_chart,
+    prediction_chart,
     roc_chart,
 )
 from odmlib.plots.svg import svg_element
@@ -43,6 +43,10 @@ MOST_CELLS = 40  # classes of a drawn confusion matrix, and of its table
 MANY_CLASSES = 12  # beyond, the commonest confusions are listed as well
 MOST_LINES = 50  # of a table
 FEWEST_BINS, ROWS_PER_BIN = 4, 30  # of probabilities: with fewer rows a bin says little
+TRAINED_ON = (
+    '<p class="small">These rows were trained on: other data will do worse. '
+    "odm-train --test FILE adds test rows; -v and --loo estimate without them.</p>\n"
+)
 
 
 @dataclass
@@ -54,7 +58,8 @@ class Report:
     training: Evaluation | None  # None: the rows lie on a cluster
     test: Evaluation | None = None
     test_name: str = ""
-    others: Mapping[str, Evaluation] = field(default_factory=dict)  # other models, on the rows shown
+    others: Mapping[str, Any] = field(default_factory=dict)  # other models, on the rows shown
+    targets: dict[str, TargetEvaluation] = field(default_factory=dict)  # of regression: by the rows' names
     n_pictures: int = 0
 
     @property
@@ -64,7 +69,7 @@ class Report:
 
     @property
     def rows_name(self) -> str:
-        return "test" if self.test is not None else "training"
+        return "test" if self.test is not None or "test rows" in self.targets else "training"
 
     def parts(self) -> dict[str, Evaluation]:
         """Training and test rows, as far as they are known."""
@@ -92,8 +97,8 @@ def report_page(
     problem: Problem | None,
     name: str,
     command: str = "",
-    test: tuple[str, Evaluation] | None = None,
-    others: Mapping[str, Evaluation] | None = None,
+    test: tuple[str, Any] | None = None,
+    others: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
     """The page in pieces: `model` as it was trained on `problem`, which came from the file `name`.
 
@@ -105,7 +110,13 @@ def report_page(
     """
     training = None if problem is None or model.is_regression else _training(model, problem)
     report = Report(model, problem, training)
-    if test is not None:
+    if model.is_regression and problem is not None:
+        report.targets["training rows"] = TargetEvaluation(
+            model.function.scores(problem.rows, 1), cast(Floats, problem.targets)
+        )
+    if test is not None and model.is_regression:
+        report.test_name, report.targets["test rows"] = test
+    elif test is not None:
         report.test_name, report.test = test
     report.others = others or {}
     title = f"{model.machine}, {model.formula.name} kernel, on {name}"
@@ -161,16 +172,18 @@ def _headline(report: Report) -> Iterator[tuple[str, str, str]]:
 
 def _errors(report: Report) -> Iterator[tuple[str, str, str]]:
     """The measures of a regression."""
-    measures = {"leave-one-out": report.model.report.get("leave_one_out") or {}}
-    if report.problem is not None and report.problem.targets is not None:
-        predicted = report.model.function.scores(report.problem.rows, 1)
-        measures["training"] = regression_measures(predicted, report.problem.targets)._asdict()
-    for rows, values in measures.items():
-        for name, value in values.items():
-            yield f"{rows} {name.replace('_', ' ')}", shown(value), ""
+    for name, one in reversed(report.targets.items()):
+        rows, found = name.removesuffix(" rows"), one.report()
+        yield f"{rows} R²", shown(found["r_squared"]), ""
+        yield f"{rows} mean squared error", shown(found["mean_squared_error"]), ""
+    for name, value in (report.model.report.get("leave_one_out") or {}).items():
+        yield f"leave-one-out {name.replace('_', ' ')}", shown(value), ""
 
 
 def _quality(report: Report) -> Iterator[str]:
+    if report.targets:
+        yield from _quality_of_targets(report)
+        return
     parts = report.parts()
     if not parts:
         return
@@ -181,13 +194,38 @@ def _quality(report: Report) -> Iterator[str]:
         tables.append(_measures(parts, "This model"))
     yield f'<div class="columns">{"".join(tables)}</div>\n'
     if report.test is None:
-        yield (
-            '<p class="small">These rows were trained on: other data will do worse. '
-            "odm-train --test FILE adds test rows; -v and --loo estimate without them.</p>\n"
-        )
+        yield TRAINED_ON
     elif report.test.n_unknown:
         unknown = f"{report.test.n_unknown:,} test rows have labels that were not trained"
         yield f"<p>{unknown}; they count as wrong.</p>\n"
+
+
+def _quality_of_targets(report: Report) -> Iterator[str]:
+    """The errors of a regression, and its predictions against the targets."""
+    rows = f"{report.rows_name} rows"
+    compared = {"this model": report.targets[rows], **report.others}
+    tables = []
+    if report.others:
+        tables.append(_errors_of(compared, f"Models side by side, on the {rows}"))
+    if not report.others or report.rows_name == "test":
+        tables.append(_errors_of(report.targets, "This model"))
+    yield f'<div class="columns">{"".join(tables)}</div>\n'
+    if report.rows_name == "training":
+        yield TRAINED_ON
+    yield (
+        f"<p>The {rows} by their target (across) and what is predicted (up): "
+        "points on the dashed line are right.</p>\n"
+    )
+    yield report.draw([prediction_chart(compared if report.others else {rows: report.targets[rows]})])
+
+
+def _errors_of(evaluations: Mapping[str, TargetEvaluation], caption: str) -> str:
+    """A table with a column per evaluation."""
+    lines = [["rows", *(f"{one.n_rows:,}" for one in evaluations.values())]]
+    found = [one.report() for one in evaluations.values()]
+    names = {name: name.replace("_", " ") for name in found[0]} | {"r_squared": "R²"}
+    lines += [[title, *(shown(one[name]) for one in found)] for name, title in names.items()]
+    return table(["", *evaluations], lines, caption, "names")
 
 
 def _measures(evaluations: Mapping[str, Evaluation], caption: str) -> str:
@@ -380,15 +418,16 @@ def _margins(report: Report) -> Iterator[str]:
 
 def _residuals(report: Report) -> Iterator[str]:
     model = report.model
-    yield "<p>Prediction less target of each training row; of several outputs the largest residual.</p>\n"
-    if model.training_margins is not None:
-        residuals = {"residuals": model.training_margins}
-        charts = [margin_distribution(residuals), *margin_histograms(residuals)]
+    yield "<p>Prediction less target of each row; of several outputs the one that is farthest off.</p>\n"
+    if report.targets:
+        residuals = {name: one.residuals for name, one in report.targets.items()}
+        last = dict([list(residuals.items())[-1]])
+        charts = [margin_distribution(residuals), *margin_histograms(last)]
         yield report.draw(residual_chart(chart) for chart in charts)
     summary = model.report["margin"]
     quantiles = [f"{100 * float(part):g} %" for part in summary["quantiles"]]
     numbers = [summary["min"], *summary["quantiles"].values(), summary["mean"]]
-    yield table(["", "minimum", *quantiles, "mean"], [["residuals", *map(shown, numbers)]])
+    yield table(["", "minimum", *quantiles, "mean"], [["training rows", *map(shown, numbers)]])
 
 
 def _weights(report: Report) -> Iterator[str]:
@@ -401,8 +440,9 @@ def _weights(report: Report) -> Iterator[str]:
 
 def _convergence(report: Report) -> Iterator[str]:
     found = report.model.report
+    iterations = f"{found['iterations']:,} iteration" + ("" if found["iterations"] == 1 else "s")
     yield (
-        f"<p>{found['iterations']:,} iterations of the solver {escape(str(found['solver']))}; "
+        f"<p>{iterations} of the solver {escape(str(found['solver']))}; "
         f"primal objective {shown(found['primal'], 8)}, dual objective {shown(found['dual'], 8)}.</p>\n"
     )
     charts = []

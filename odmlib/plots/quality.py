@@ -6,19 +6,24 @@ All of them take evaluations by name: `{"odm": model.evaluate(X, y)}`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from odmlib._core.arrays import Floats
 from odmlib.errors import ParameterError
-from odmlib.model.evaluation import Evaluation, Ranking
+from odmlib.model.evaluation import Evaluation, Ranking, TargetEvaluation
+from odmlib.model.regression import r_squared
 from odmlib.plots.chart import Chart, Matrix, Series
 from odmlib.plots.figures import thinned
 
 MOST_CLASSES = 7  # that have curves of their own; of more, those that are ranked worst
 GRID = np.linspace(0, 1, 501)  # where curves of several classes are averaged
 RELIABILITY_BINS = 10
+MOST_POINTS = 1000  # of predictions that are drawn
+
+if TYPE_CHECKING:
+    from odmlib.model.model import Model
 
 Evaluations = Mapping[str, Evaluation]
 
@@ -129,10 +134,8 @@ def calibration_chart(
     series, binary = [], True
     for name, evaluation in evaluations.items():
         if evaluation.probabilities is None:
-            raise ParameterError(
-                f"{name}: the model holds no probabilities; train it with odm-train -b 1 "
-                "(in Python: probability=True)"
-            )
+            none = f"{name}: the model holds no probabilities; train it with"
+            raise ParameterError(f"{none} probability=True", shell=f"{none} odm-train -b 1")
         binary = len(evaluation.labels) == 2 or positive is not None
         if binary:
             place = evaluation.positive(positive)
@@ -151,6 +154,38 @@ def calibration_chart(
     return Chart(
         title, "predicted probability", label, series, guides=[guide], square=True, y_range=(0.0, 1.0)
     )
+
+
+def check_kind(name: str, model: Model, targets: bool = False) -> None:
+    """Pictures are about classes, or about the targets of a regression."""
+    if model.is_regression and not targets:
+        raise ParameterError(
+            f"{name}: this picture is about classes, and a model of regression has none; "
+            "predictions, margins and histogram draw its errors"
+        )
+    if targets and not model.is_regression:
+        raise ParameterError(f"{name}: this picture is about targets, and a model of classes has none")
+
+
+def prediction_chart(evaluations: Mapping[str, TargetEvaluation], on: str = "") -> Chart:
+    """Predicted against true targets; R^2 stands in the legend. At most MOST_POINTS rows are drawn, spread
+    evenly. A single model of several outputs has points of their own for each output."""
+    series, limits = [], []
+    for name, one in evaluations.items():
+        step = max(1, -(-one.n_rows // MOST_POINTS))
+        outputs = one.targets.shape[1]
+        each = range(outputs) if len(evaluations) == 1 and outputs > 1 else (slice(None),)
+        for output in each:
+            targets, predicted = one.targets[:, output], one.predicted[:, output]
+            title = f"output {output + 1}" if isinstance(output, int) else name
+            fit = r_squared(predicted.reshape(len(targets), -1), targets.reshape(len(targets), -1))
+            x, y = (part[::step].ravel().tolist() for part in (targets, predicted))
+            series.append(Series(f"{title}: {fit:.3f}", x, y, "points"))
+            limits += [float(targets.min()), float(targets.max())]
+    guide = Series("perfect", [min(limits), max(limits)], [min(limits), max(limits)])
+    alone = series[0].name.rpartition(":")[2] if len(series) == 1 else ""  # which has no legend
+    title = f"predictions{' on ' + on if on else ''}: R^2{alone}"
+    return Chart(title, "target", "prediction", series, guides=[guide])
 
 
 def reliability(claimed: Floats, true: Any, bins: int) -> tuple[list[float], list[float], list[float], float]:

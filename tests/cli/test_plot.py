@@ -140,7 +140,7 @@ def test_accuracy(tools):
         ("weights odm.model", 1, "linear machine"),
         ("tune d", 1, "expected log2c"),
         ("tune empty", 1, "found none"),
-        ("convergence d", 1, "not a JSON report"),
+        ("convergence d", 1, "d: not a report; odm-train --json FILE writes one"),
         ("convergence list", 1, "not a report"),
         ("levels odm.json", 1, "no levels"),
         ("accuracy --log2 1,2 d", 2, "begin,end,step"),

@@ -145,10 +145,10 @@ def test_report_and_pictures(tools, data, capsys):
         (
             "-s 7 -w1 2",
             2,
-            "machine odmr tells no classes apart: class weights (class_weight, -w) mean nothing",
+            "machine odmr tells no classes apart: class weights (-w) mean nothing",
         ),
-        ("-s 7 -b 1", 2, "probabilities (probability, -b 1)"),
-        ("-s 7 --multiclass ovr", 2, "a class scheme (multiclass, --multiclass)"),
+        ("-s 7 -b 1", 2, "probabilities (-b 1)"),
+        ("-s 7 --multiclass ovr", 2, "a class scheme (--multiclass)"),
         ("-s 7 -p -1", 2, "--epsilon must be at least 0, found -1"),
         ("-s 2 --epsilon 1", 2, "--epsilon is for machine odmr (-s 7), found machine odm"),
         ("-s 7 --solver interior-point", 2, "one of auto, working-set"),
@@ -198,3 +198,88 @@ def test_info(tools, data, capsys, words, intervals):
     found = [line.split() for line in text.splitlines()]
     assert ["outputs", "1"] in found and ["prediction", "intervals", intervals] in found
     assert "residual variance" in text and "margin" not in text and "labels" not in text
+
+
+def test_a_report_of_errors(tools, data):
+    metrics = pytest.importorskip("sklearn.metrics")
+    _, t = data
+    assert tools.train("-q -s 7 --coverage 1 train.txt m").code == 0
+    outcome = tools.predict("--report --json r.json --coverage 0.8 test.txt m out")
+    predicted, found = np.loadtxt("out")[:, 0], json.loads(Path("r.json").read_text())
+    assert found["rows"] == 30 and 0 < found["coverage"] <= 1
+    expected = {
+        "mean_squared_error": metrics.mean_squared_error(t[60:], predicted),
+        "mean_absolute_error": metrics.mean_absolute_error(t[60:], predicted),
+        "r_squared": metrics.r2_score(t[60:], predicted),
+    }
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, rel=1e-9)
+    lines = outcome.out.splitlines()
+    assert lines[3:] == [
+        f"Mean absolute error = {expected['mean_absolute_error']:g} (regression)",
+        f"R^2 = {expected['r_squared']:g} (regression)",
+    ]
+    rows = Path("test.txt").read_text().splitlines(keepends=True)
+    Path("same").write_text("".join("1 " + row.partition(" ")[2] for row in rows))
+    assert tools.predict("-q --json r.json same m out").code == 0
+    assert json.loads(Path("r.json").read_text())["r_squared"] is None  # nothing varies
+
+
+def test_rows_without_targets(tools, data):
+    Path("d.csv").write_text("a,price\n" + "".join(f"{k},{k * k}\n" for k in range(9)))
+    Path("new.csv").write_text("a\n1\n2\n")
+    assert "odm-train: targets are those of column 'price'\n" in tools.train("-s 7 d.csv m").err
+    assert tools.predict("new.csv m out") == (0, "", "odm-predict: there are no targets: no error\n")
+    assert len(Path("out").read_text().splitlines()) == 2
+    assert tools.predict("--json r new.csv m out").code == 1
+
+
+@pytest.mark.parametrize("words", ["-s 11", "-s 12 -p 0.1", "-s 13", "--machine=11"])
+def test_numbers_of_liblinear_are_explained(tools, data, words):
+    outcome = tools.train(f"{words} train.txt m")
+    assert outcome.code == 2 and "; LIBLINEAR's regression is -s 7 -t linear here" in outcome.err
+
+
+def test_refusals_name_flags(tools, data):
+    said = tools.train("-s 7 -b 1 train.txt m").err
+    assert said == (
+        "odm-train: machine odmr tells no classes apart: probabilities (-b 1) mean nothing "
+        "(see odm-train --help)\n"
+    )
+    assert (
+        "a class scheme (--multiclass) means nothing" in tools.train("-s 7 --multiclass ovr train.txt m").err
+    )
+    assert tools.train("-q -s 7 train.txt m").code == 0
+    assert tools.predict("-b 1 test.txt m out").err == (
+        "odm-predict: machine odmr has no probabilities: it tells no classes apart\n"
+    )
+
+
+def test_test_rows_of_regression(tools, data):
+    outcome = tools.train("-q -s 7 --test test.txt train.txt m")
+    lines = tools.predict("test.txt m out").out.splitlines()
+    assert outcome.code == 0
+    assert outcome.out.splitlines() == [line.replace("(regression)", "on test.txt") for line in lines]
+    words = "-q -s 7 -c 3 --report page.html --test test.txt --compare m train.txt m2"
+    assert tools.train(words).code == 0
+    page = Path("page.html").read_text()
+    assert "Models side by side, on the test rows" in page and "mean absolute error" in page
+    assert "predictions: R^2" in page and page.count("<svg") >= 4
+    for wrong in ("-q -s 7 --report p --compare c train.txt m2", "-q --report p --compare m two m2"):
+        Path("two").write_text("1 1:1\n-1 1:2\n1 1:3\n")
+        assert tools.train("-q two c").code == 0
+        outcome = tools.train(wrong)
+        assert outcome.code == 2 and "one has classes, the other targets" in outcome.err
+
+
+def test_pictures_of_predictions(tools, data, capsys):
+    X, t = data
+    assert tools.train("-q -s 7 train.txt m").code == tools.train("-q -s 7 -c 9 train.txt m9").code == 0
+    assert plot.main(["predictions", "--data", "p.json", "test.txt", "m", "m9"]) == 0
+    (chart,) = json.loads(Path("p.json").read_text())
+    assert chart["series"][0]["x"] == t[60:].tolist()
+    assert chart["series"][0]["y"] == odmlib.load_model("m").predict(X[60:]).tolist()
+    capsys.readouterr()
+    for kind in ("roc", "confusion", "boundary"):
+        assert plot.main([kind, "test.txt", "m"]) == 1
+        assert "about classes, and a model of regression has none" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -104,3 +105,43 @@ def test_choice_is_even():
     assert times.min() > 150 and times.max() < 250
     with pytest.raises(ParameterError, match="method must be"):
         choose_rows(y, 6, "systematic")
+
+
+TABLE = b'\xef\xbb\xbfsize,kind,"the, note"\r\n' + b"".join(
+    b'%d,%s,"a ""note""\r\nof two lines, %d"\r\n' % (k, b"apple" if k % 4 else b"lemon", k) for k in range(40)
+)
+
+
+@pytest.mark.parametrize("source", ["d.csv", "d.csv.gz", "-"])
+def test_tables_keep_their_header_and_lines(tools, source):
+    Path("d.csv").write_bytes(TABLE)
+    Path("d.csv.gz").write_bytes(gzip.compress(TABLE))
+    words = ["--csv", "--label", "kind", source, "12", "a", "b"]
+    assert drawn(tools, *words, stdin=TABLE if source == "-" else None).code == 0
+    plain = TABLE.removeprefix(b"\xef\xbb\xbf")
+    header, rows = plain.split(b"\r\n", 1)[0], re.findall(rb"\d+,\w+,\"[^,]*, \d+\"\r\n", plain)
+    parts = [Path(name).read_bytes() for name in "ab"]
+    for part, size in zip(parts, (12, 28), strict=True):
+        head, rest = part.split(b"\r\n", 1)
+        found = re.findall(rb"\d+,\w+,\"[^,]*, \d+\"\r\n", rest)
+        assert head == header and b"".join(found) == rest and len(found) == size
+        assert found == [row for row in rows if row in found]  # in their order
+        assert sum(b"lemon" in row for row in found) == size // 4
+
+
+def test_tables_without_header_and_refusals(tools):
+    Path("t.csv").write_text("1,x\n2,y\n3,x\n4,y\n")
+    assert drawn(tools, "t.csv 2 a b").code == 0
+    assert sorted((Path("a").read_text() + Path("b").read_text()).splitlines()) == [
+        "1,x",
+        "2,y",
+        "3,x",
+        "4,y",
+    ]
+    assert drawn(tools, "--label nothing t.csv 2").err.startswith(
+        "odm-subset: t.csv: there is no column 'nothing'"
+    )
+    Path("t.parquet").write_bytes(b"PAR1")
+    assert "odm-subset reads CSV and TSV tables" in drawn(tools, "t.parquet 2").err
+    Path("t.txt").write_text("a,b\n1,2\n")
+    assert "--csv" in drawn(tools, "t.txt 1").err

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from odmlib.machines.declarations import DECLARATIONS
 from odmlib.model.text_format import load_model
-from odmlib.options import TrainOptions
+from odmlib.options import TrainOptions, option_fields
 
 from .tools import WDBC, WDBC_TEST, files, run, start, toy
 
@@ -234,7 +235,7 @@ def test_every_flag_is_in_the_help(tools):
 def test_options_of_other_machines_are_folded_away(tools):
     short, full, own = (tools.train(words).out for words in ("--help", "--help-all", "--help ssodm"))
     assert "--max-cuts" not in short and "--help ssodm" in short and "--max-cuts N" in full
-    assert "--max-cuts N" in own and "--theta" not in own and "--partitions" not in own
+    assert "--max-cuts N" in own and "--theta T" in own and "--partitions" not in own
     titles = [line for line in short.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert titles[1:] == [
         "data:", "tables (CSV, TSV, Parquet, Arrow):", "machine:", "kernel:", "solver:", "what to do:",
@@ -662,3 +663,27 @@ def test_options_without_effect_are_noted(tools):
         in tools.train("-t 0 -g 4 toy.txt m").err
     )
     assert tools.train("-q -t Linear toy.txt m2") == (0, "", "")
+
+
+@pytest.mark.parametrize("number", range(len(DECLARATIONS)))
+def test_help_on_a_machine_shows_what_it_reads(tools, number):
+    machine = list(DECLARATIONS.values())[number]
+    by_name, by_number = (tools.train(f"--help {word}") for word in (machine.name, number))
+    assert by_name == by_number and by_name.code == 0
+    shown = by_name.out
+    assert f"machine {machine.name} (-s {number}): {machine.title}\n" in shown
+    options = {option.name.rstrip("_"): option.metadata["flags"] for option in option_fields()}
+    for name, flags in options.items():
+        if flags and name not in ("machine",):
+            reads = name in machine.parameters or name in machine.options
+            shared = {"bias"} if machine.has_bias else set()
+            shared |= {"theta"} if "theta" in machine.flags else set()  # -p, by another name
+            assert any(f"  {flag} " in shown for flag in flags) == (reads or name in shared), name
+    assert f"solvers: {', '.join(machine.linear.names)} (linear);" in " ".join(shown.split())
+    assert ("--assigned FILE" in shown) == (machine.name == "ssodm")
+    assert len(shown) < 4500 and "examples" not in shown
+
+
+def test_percent_signs_of_the_help(tools):
+    for words in ("--help", "--help-all", "--help odmo"):
+        assert "%%" not in tools.train(words).out

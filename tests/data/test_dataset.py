@@ -1,11 +1,13 @@
 """Dataset: the border where foreign matrices come in."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sparse
 
+import odmlib
 from odmlib.data.dataset import Dataset, from_entries, summed_rows
 from odmlib.errors import ParameterError
 
@@ -405,3 +407,22 @@ def test_every_place_is_looked_at(place, value):
     X[place // 4, place % 4] = value
     with pytest.raises(ParameterError, match="NaN or infinity"):
         Dataset.from_any(X)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [("d.txt", [1, 2], "X is the text 'd.txt'; odmlib.read_data reads a file"),
+     (Path("d.txt"), [1, 2], "X is the text 'd.txt'; odmlib.read_data reads a file"),
+     ([[1.0], [2.0]], None, "y is missing; it holds one label per row (machine='odmo' needs none)"),
+     ([[1.0, 2.0], [3.0, np.nan]], [1, 2], "every value must be finite (X[1, 1] is nan)"),
+     ([[1.0, 2.0], [np.inf, 3.0]], [1, 2], "every value must be finite (X[1, 0] is inf)")],
+)  # fmt: skip
+def test_slips_of_beginners(X, y, message):
+    with pytest.raises(odmlib.ParameterError) as caught:
+        odmlib.train(X, y)
+    assert message in str(caught.value)
+
+
+def test_a_kernel_of_ones_own_is_precomputed():
+    with pytest.raises(odmlib.ParameterError, match="a kernel of your own is a matrix: kernel='precomputed'"):
+        odmlib.train([[1.0], [2.0]], [1, 2], kernel=lambda a, b: a @ b.T)

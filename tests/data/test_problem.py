@@ -71,7 +71,7 @@ def test_labels(y, labels, codes):
         ([], "X has 4 rows but y has 0 labels"),
         ([[1, 2], [1, 2], [1, 2], [1, 2]], "y must have one dimension"),
         (3, "y must have one dimension"),
-        (None, "y must have one dimension"),
+        (None, "y is missing"),
         ([1, np.nan, 1, 2], "y holds NaN or infinity"),
         ([1, np.inf, 1, 2], "y holds NaN or infinity"),
         ([1, None, 1, 2], r"y\[1\] is None"),

@@ -49,7 +49,7 @@ def dense(data, **options):
 
 # --------------------------------------------------------------------------- what is accepted
 
-TABLE = "(a CSV table? --csv and odmlib.read_table read one)"
+TABLE = "(a CSV table? odmlib.read_table reads one)"
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,7 @@ def test_arrays_outlive_everything_else():
         (
             b"1 0:1\n",
             (1, 3),
-            "expected an index of 1 or more, found '0:1' "
-            "(a file that counts from 0 needs --zero-based or zero_based=True)",
+            "expected an index of 1 or more, found '0:1' (a file that counts from 0 needs zero_based=True)",
         ),
         (b"1 -1:1\n", (1, 3), "expected an index that is not negative, found '-1:1'"),
         (b"1 +1:1\n", (1, 3), "expected a whole number as index, found '+1:1'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import odmlib
-from odmlib.data.tables import load_table, read_table, rows_like
+from odmlib.data.tables import load_table, read_table, rows_like, training_rows
+from odmlib.errors import DataFormatError, OdmError
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -54,7 +56,7 @@ def test_one_hot():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "found one column"),
+        (b"", "no rows found"),
         (b"a,b\n", "no rows found behind the header"),
         (b"a,b\n1,2\n3\n", ":3: expected 2 columns as in the first line, found 1"),
         (b"a,b\n1,2\n,3\n", ":3: column 'a' is empty; fill in missing values"),
@@ -106,3 +108,52 @@ def test_an_open_file_stays_open():
     assert read_table(file)[0].tolist() == [[1.0]]
     assert not file.closed
     assert np.array_equal(read_table(b"\xef\xbb\xbfa,b\n1,2\n")[2], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [("1,5", "column 'a': expected a number with a decimal point, found '1,5'"),
+     ("-0,25", "column 'a': expected a number with a decimal point, found '-0,25'"),
+     ("red", "column 'a' holds text ('red'); one_hot=True makes a column of 0 and 1 of each value")],
+)  # fmt: skip
+def test_numbers_with_a_decimal_comma(cell, message):
+    with pytest.raises(DataFormatError, match=re.escape(f"<bytes>:2: {message}")) as caught:
+        read_table(f"a;class\n{cell};x\n2;y\n".encode())
+    assert "one_hot" not in caught.value.shell and ("--one-hot" in caught.value.shell) == (cell == "red")
+    if cell != "red":  # not even as text
+        with pytest.raises(DataFormatError, match="decimal point"):
+            read_table(f"a;class\n{cell};x\n2;y\n".encode(), one_hot=True)
+
+
+def test_one_hot_columns_without_a_header():
+    def same(text, label=None):
+        found = rows_like(load_table(text), label, known.names, known.rows.n_features)
+        assert found.rows.to_dense().tolist() == known.rows.to_dense().tolist()
+        return None if found.labels is None else found.labels.tolist()
+
+    known = training_rows(load_table(b"1.5,red,a\n2,blue,b\n"), None, one_hot=True)
+    assert known.names == ("1", "2=blue", "2=red")
+    assert same(b"1.5,red,a\n2,blue,b\n") == ["a", "b"]
+    assert same(b"1.5,red\n2,blue\n") is None
+    known = training_rows(load_table(b"a,1.5,red\nb,2,blue\n"), 1, one_hot=True)
+    assert known.names == ("2", "3=blue", "3=red")
+    assert same(b"a,1.5,red\nb,2,blue\n") == ["a", "b"]
+    assert same(b"1.5,red\n2,blue\n") is None
+    with pytest.raises(OdmError, match="the model was trained with column '2', which is not here"):
+        same(b"1.5\n2\n")
+
+
+def test_values_that_training_never_saw_are_told():
+    known = training_rows(load_table(b"x,colour,class\n1,red,a\n2,blue,b\n"), None, one_hot=True)
+    new = load_table(b"x,colour\n1,green\n2,blue\n3,mauve\n4,green\n")
+    found = rows_like(new, None, known.names, 3)
+    assert found.notes == ("column 'colour' has values that were not in training: green, mauve (3 rows)",)
+    assert rows_like(load_table(b"x,colour\n1,red\n"), None, known.names, 3).notes == ()
+
+
+def test_a_table_of_one_column_has_no_features():
+    with pytest.raises(DataFormatError, match="found one column, expected columns parted by"):
+        read_table(b"1 1:2\n2 1:3\n")
+    known = training_rows(load_table(b"x,class\n1,a\n2,b\n"), None, one_hot=False)
+    found = rows_like(load_table(b"x\n5\n"), None, known.names, 1)
+    assert found.rows.to_dense().tolist() == [[5.0]] and found.labels is None

@@ -98,7 +98,7 @@ def test_calibration_is_scikit_learns(two):
     many = calibration_chart({"odm": model.evaluate(X, y)})
     assert many.title.startswith("calibration of predicted labels") and min(many.series[0].x) >= 1 / 3
     plain, X, y = made()
-    with pytest.raises(odmlib.ParameterError, match="odm-train -b 1"):
+    with pytest.raises(odmlib.ParameterError, match="probability=True"):
         calibration_chart({"odm": plain.evaluate(X, y)})
 
 

@@ -38,16 +38,15 @@ def per_row(options: Any, total_weight: float) -> tuple[float, float]:
 
 def refuse_class_options(options: Any) -> None:
     """For machines that know no classes."""
-    for name, shown, given in (
-        ("class weights", "class_weight, -w", options.class_weight is not None),
-        ("probabilities", "probability, -b 1", options.probability),
-        ("label sets", "coverage, --coverage 1", options.coverage and options.machine != "odmr"),
-        ("a class scheme", "multiclass, --multiclass", options.multiclass is not None),
+    for what, name, flag, given in (
+        ("class weights ({}) mean", "class_weight", "-w", options.class_weight is not None),
+        ("probabilities ({}) mean", "probability", "-b 1", options.probability),
+        ("label sets ({}) mean", "coverage", "--coverage 1", options.coverage and options.machine != "odmr"),
+        ("a class scheme ({}) means", "multiclass", "--multiclass", options.multiclass is not None),
     ):
         if given:
-            raise ParameterError(
-                f"machine {options.machine} tells no classes apart: {name} ({shown}) mean nothing"
-            )
+            why = f"machine {options.machine} tells no classes apart: {what} nothing"
+            raise ParameterError(why.format(name), shell=why.format(flag))
 
 
 class Declaration(NamedTuple):  # a dataclass would cost every tool half a millisecond more at its start
