@@ -78,17 +78,18 @@ def known_scores(
 def exact_scores(
     problem: KernelProblem,
     duals: Floats,
-    rough: Scores,
+    rough: Scores | None,
     control: Control,
     threads: int,
     cache: RowCache | None = None,
 ) -> Scores | None:
     """The same scores computed anew in float64, where they count; None when the time is over before that.
 
-    They count for rows with a dual, and for rows whose loss could begin within the error of what is known.
+    They count for rows with a dual, and for rows whose loss could begin within the error of what is known; of
+    few rows, or where nothing is known, all count.
     """
     kernel, coefficients = problem.kernel, problem.y * duals
-    if kernel.n_rows <= EXACT_ROWS:
+    if rough is None or kernel.n_rows <= EXACT_ROWS:
         return fresh_scores(kernel, coefficients, control, threads, cache)
     counts = (duals != 0) | (_steepest(problem, rough) > 0)
     found = training_scores(kernel, coefficients, np.flatnonzero(counts), threads, control.out_of_time)

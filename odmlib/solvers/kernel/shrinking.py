@@ -110,6 +110,7 @@ class ShrinkingProblem:
         self.shared, self.float64 = first if first is shared else None, first.wide
         self.left_out_duals = np.zeros(m)
         self.base, self.drift = Base.nothing(m), Drift()
+        self.known: Scores | None = None  # what is certified of the scores
         self.worth = tuning.worth(m, resources.seed)
         self.counts = {"cache_hits": 0, "cache_misses": 0, "newton_steps": 0, "sweeps": 0, "shrinkings": 0}
         self.now = self._at_work(None, first)
