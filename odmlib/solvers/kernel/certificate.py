@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from odmlib._core.arrays import Floats
+from odmlib._core.vectors import long_sums
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.expansion import symmetric_terms, training_scores
 from odmlib.kernels.kernel import Kernel
@@ -118,8 +119,11 @@ def fresh_scores(
         return None if found is None else Scores(found, score_errors(kernel, coefficients, True))
     support = np.flatnonzero(coefficients if coefficients.ndim == 1 else coefficients.any(axis=1))
     block = kernel.block(support, wide=True) if cache is None else cache.rows(support)
-    block = block.astype(np.longdouble)
-    values = np.einsum("ji,j...->i...", block, coefficients[support]).astype(np.float64)
+    if coefficients.ndim == 1:
+        values = long_sums(block, coefficients[support])
+    else:
+        wide = block.astype(np.longdouble)
+        values = np.einsum("ji,j...->i...", wide, coefficients[support]).astype(np.float64)
     unit = float(np.finfo(np.longdouble).epsneg)
     errors = score_errors(kernel, coefficients, True, unit * (len(support) + 2))
     return Scores(values, errors + UNIT64 * np.abs(values))
