@@ -5,6 +5,7 @@ time of processors that were not asked for (`threads`), and the sum's last bits 
 """
 
 from libc.string cimport memcpy
+from libcpp.vector cimport vector
 
 import numpy as np
 
@@ -39,6 +40,26 @@ def squared_norms(const index_t[::1] starts, const double[::1] values, double fi
             for k in range(starts[i], starts[i + 1]):
                 total += values[k] * values[k]
             out[i] = total
+    return result
+
+
+def long_sums(const double[:, ::1] lines, const double[::1] factors):
+    """The sum of all lines, each times its factor, in the widest type there is; rounded to float64 in the end."""
+    cdef index_t i, j, n = lines.shape[1]
+    cdef long double factor
+    cdef vector[long double] sums
+    if factors.shape[0] != lines.shape[0]:
+        raise ValueError(f"{lines.shape[0]} lines and {factors.shape[0]} factors")
+    result = np.empty(n)
+    cdef double[::1] out = result
+    with nogil:
+        sums.resize(n, 0)
+        for j in range(lines.shape[0]):
+            factor = factors[j]
+            for i in range(n):
+                sums[i] += factor * lines[j, i]
+        for i in range(n):
+            out[i] = <double>sums[i]
     return result
 
 

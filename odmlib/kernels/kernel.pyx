@@ -145,10 +145,14 @@ cdef class Kernel:
 
     def bound(self):
         """No value is larger in size; without the shift."""
-        if self._precomputed:
-            matrix = np.asarray(self._matrix)  # np.abs would copy it
-            return float(max(matrix.max(initial=0.0), -matrix.min(initial=0.0))) + self._compiled.bias_squared
-        return self.formula.bound(float(np.asarray(self._norms).max(initial=0.0)))
+        if self._bound is None:
+            if self._precomputed:
+                matrix = np.asarray(self._matrix)  # np.abs would copy it
+                largest = float(max(matrix.max(initial=0.0), -matrix.min(initial=0.0)))
+                self._bound = largest + self._compiled.bias_squared
+            else:
+                self._bound = self.formula.bound(float(np.asarray(self._norms).max(initial=0.0)))
+        return self._bound
 
     def shift_diagonal(self, double shift):
         """Add `shift` to k(i, i) of every row from now on."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from odmlib._core.vectors import inner, taken_rows
+from odmlib._core.vectors import inner, long_sums, taken_rows
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 15, 16, 17, 1000, 20_011])
@@ -74,3 +74,15 @@ def test_rows_that_are_not_there_are_refused():
             taken_rows(indptr, np.array([0, row]), values)
     with pytest.raises(ValueError, match="3 values of the rows"):
         taken_rows(indptr, np.array([0]), values[:2])
+
+
+def test_long_sums_are_those_of_numpy_in_the_widest_type():
+    rng = np.random.default_rng(4)
+    for m, n in ((0, 3), (3, 0), (1, 1), (40, 17)):
+        lines, factors = rng.standard_normal((m, n)), 10 ** rng.uniform(-9, 9, m)
+        wide = np.zeros(n, dtype=np.longdouble)
+        for line, factor in zip(lines, factors, strict=True):
+            wide += line.astype(np.longdouble) * factor
+        assert long_sums(lines, factors).tolist() == wide.astype(np.float64).tolist()
+    with pytest.raises(ValueError, match="2 lines and 3 factors"):
+        long_sums(np.ones((2, 2)), np.ones(3))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from odmlib._core.arrays import Floats
+from odmlib._core.vectors import long_sums
 from odmlib.kernels.cache import RowCache
 from odmlib.kernels.expansion import symmetric_terms, training_scores
 from odmlib.kernels.kernel import Kernel
@@ -78,17 +79,18 @@ def known_scores(
 def exact_scores(
     problem: KernelProblem,
     duals: Floats,
-    rough: Scores,
+    rough: Scores | None,
     control: Control,
     threads: int,
     cache: RowCache | None = None,
 ) -> Scores | None:
     """The same scores computed anew in float64, where they count; None when the time is over before that.
 
-    They count for rows with a dual, and for rows whose loss could begin within the error of what is known.
+    They count for rows with a dual, and for rows whose loss could begin within the error of what is known; of
+    few rows, or where nothing is known, all count.
     """
     kernel, coefficients = problem.kernel, problem.y * duals
-    if kernel.n_rows <= EXACT_ROWS:
+    if rough is None or kernel.n_rows <= EXACT_ROWS:
         return fresh_scores(kernel, coefficients, control, threads, cache)
     counts = (duals != 0) | (_steepest(problem, rough) > 0)
     found = training_scores(kernel, coefficients, np.flatnonzero(counts), threads, control.out_of_time)
@@ -117,8 +119,11 @@ def fresh_scores(
         return None if found is None else Scores(found, score_errors(kernel, coefficients, True))
     support = np.flatnonzero(coefficients if coefficients.ndim == 1 else coefficients.any(axis=1))
     block = kernel.block(support, wide=True) if cache is None else cache.rows(support)
-    block = block.astype(np.longdouble)
-    values = np.einsum("ji,j...->i...", block, coefficients[support]).astype(np.float64)
+    if coefficients.ndim == 1:
+        values = long_sums(block, coefficients[support])
+    else:
+        wide = block.astype(np.longdouble)
+        values = np.einsum("ji,j...->i...", wide, coefficients[support]).astype(np.float64)
     unit = float(np.finfo(np.longdouble).epsneg)
     errors = score_errors(kernel, coefficients, True, unit * (len(support) + 2))
     return Scores(values, errors + UNIT64 * np.abs(values))

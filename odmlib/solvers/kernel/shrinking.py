@@ -110,6 +110,7 @@ class ShrinkingProblem:
         self.left_out_duals = np.zeros(m)
         self.untidy = False  # of the last rows at work, which the next ones take over
         self.base, self.drift = Base.nothing(m), Drift()
+        self.known: Scores | None = None  # what is certified of the scores
         self.worth = tuning.worth(m, resources.seed)
         self.counts = {"cache_hits": 0, "cache_misses": 0, "newton_steps": 0, "sweeps": 0, "shrinkings": 0}
         self.now = self._at_work(None, first)

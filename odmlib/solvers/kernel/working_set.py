@@ -123,12 +123,14 @@ def solve_working_set(
             if status != CONVERGED and relative_gap(best.primal, best.gap) < relative_gap(primal, gap):
                 run.return_to(best.duals, best.scores)
                 seen = best.gap
-            run.take_known()
-            primal, gap = certified()
             # few rows are as exact as they can be for no more time; of many, the objective should be right to
             # more digits than the tolerance asks for
-            rough = sum(run.rounding()) > tuning.rounding_part * control.target(primal)
-            exact = (m <= EXACT_ROWS or rough) and run.certify(status, control)
+            exact = m <= EXACT_ROWS and run.certify(status, control)
+            if not exact:
+                run.take_known()
+                primal, gap = certified()
+                rough = sum(run.rounding()) > tuning.rounding_part * control.target(primal)
+                exact = m > EXACT_ROWS and rough and run.certify(status, control)
             if exact:
                 primal, gap = certified()
             if gap <= control.target(primal):
