@@ -70,6 +70,9 @@ def tell_of_data(
             scheme, why = chosen
             other = "ovr" if scheme == "ovo" else "ovo"
             tell(f"{len(problem.labels)} classes, {SCHEMES[scheme]}: {why} (--multiclass {other} changes it)")
+        if problem.one_class and (n := int(problem.codes.sum())):
+            rows = f"all {problem.rows.n_rows} rows count as normal, though {n} have the label -1"
+            tell(f"note: labels are not looked at: {rows}")
         for note in without_effect(options, given_options(arguments)):
             tell(f"note: {shell_words(note)}")
         for hint in training_hints(problem, options.kernel, shown_name(arguments.training_set_file)):

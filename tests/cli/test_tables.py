@@ -106,7 +106,10 @@ def test_plots_of_tables(tools, tables, capsys):
 def test_check_of_tables(tables, capsys):
     assert check.main(["--one-hot", "d.csv"]) == 0
     said = capsys.readouterr().out
-    assert "d.csv: no faults in 61 lines\nrows        60\nfeatures    4\n" in said
+    assert (
+        "d.csv: no faults in 61 lines\nlabels      of column 'answer'\nrows        60\nfeatures    4\n"
+        in said
+    )
     assert check.main(["d.csv"]) == 1
     assert capsys.readouterr().out.startswith("d.csv:2: column 'colour' holds text")
     Path("t").write_text("1,2,0\n3,x,1\n")
