@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -138,3 +139,13 @@ def test_balanced_class_weights(tools):
         assert tools.train(words) == (0, "", "")
     assert Path("m").read_text() == Path("w").read_text()
     assert tools.train("-w balanced -w1 2 d m").code == 2
+
+
+def test_the_hint_about_scaling_reads_the_table_as_training_did(tools, capsys):
+    Path("d.csv").write_text(
+        "size,colour,kind\n" + "".join(f"{9 * k},{'rg'[k % 2]},{'ab'[k % 3 == 0]}\n" for k in range(30))
+    )
+    said = tools.train("--one-hot --label kind d.csv m").err
+    command = re.search(r"scale first \((odm-scale .*) > d.csv.scaled\)", said)[1]
+    assert command == "odm-scale --label kind --one-hot -s d.csv.range d.csv"
+    assert scale.main(command.split()[1:]) == 0
