@@ -279,7 +279,8 @@ class Model:
         """By how much the class of every row wins (model/schemes.py); two classes: its decision value, turned
         to be positive where y is predicted. Regression: the residual, prediction less target."""
         if self.is_regression:
-            return self.predict(X, threads) - np.asarray(y, dtype=np.float64)
+            found = self.evaluate(X, y, threads)
+            return self._shaped(found.predicted - found.targets)
         given, rows = np.asarray(y).ravel(), self.fitting(X)
         if len(given) != rows.n_rows:
             raise ParameterError(f"X has {rows.n_rows} rows but y has {len(given)} labels")
