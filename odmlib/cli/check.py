@@ -96,6 +96,8 @@ def lines(check: DataCheck, quiet: bool) -> Iterator[str]:
         yield f"{name}: no faults in {counted(check.n_lines, 'line')}"
     if quiet or not check.statistics:
         return
+    if check.label_column:
+        yield f"labels      of {check.label_column}"
     yield from describe(check)
     yield from (f"advice: {sentence}" for sentence in check.advice)
 

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from odmlib._version import __version__
 from odmlib.cli.common import say, shown_name, warn
 from odmlib.cli.parser import UsageError
+from odmlib.cli.tables import table_flags
 from odmlib.errors import OdmError, ParameterError, shell_words
 
 if TYPE_CHECKING:
@@ -70,9 +71,13 @@ def tell_of_data(
             scheme, why = chosen
             other = "ovr" if scheme == "ovo" else "ovo"
             tell(f"{len(problem.labels)} classes, {SCHEMES[scheme]}: {why} (--multiclass {other} changes it)")
+        if problem.one_class and (n := int(problem.codes.sum())):
+            rows = f"all {problem.rows.n_rows} rows count as normal, though {n} have the label -1"
+            tell(f"note: labels are not looked at: {rows}")
         for note in without_effect(options, given_options(arguments)):
             tell(f"note: {shell_words(note)}")
-        for hint in training_hints(problem, options.kernel, shown_name(arguments.training_set_file)):
+        name = shown_name(arguments.training_set_file)
+        for hint in training_hints(problem, options.kernel, name, table_flags(arguments)):
             tell(f"hint: {hint}")
 
 

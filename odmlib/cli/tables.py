@@ -29,6 +29,14 @@ def add_table_options(parser: ToolParser, one_hot: bool = True) -> None:
     parser.option("--no-header", "the first line is a row, though it holds no number", group=GROUP)
 
 
+def table_flags(arguments: argparse.Namespace) -> list[str]:
+    """The options that were given about the table, as a user types them."""
+    label = getattr(arguments, "label", None)
+    switches = [f"--{name}" for name in ("csv", "one-hot", "no-header")]
+    given = [flag for flag in switches if getattr(arguments, flag[2:].replace("-", "_"), False)]
+    return [*([] if label is None else ["--label", label]), *given]
+
+
 def is_table(arguments: argparse.Namespace, path: str) -> bool:
     return arguments.csv or is_table_name(path)
 

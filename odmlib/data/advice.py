@@ -7,7 +7,7 @@ the values. Light: no numpy before it is needed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -56,12 +56,17 @@ def advice(found: dict[str, Any], name: str) -> Iterator[str]:
         yield f"{others} blank or with a comment only: LIBSVM's programs refuse such files"
 
 
-def training_hints(problem: Problem, kernel: str, name: str) -> Iterator[str]:
-    """What odm-train says before it begins, about data that another kernel or another form suits better."""
+def training_hints(
+    problem: Problem, kernel: str, name: str, table_flags: Sequence[str] = ()
+) -> Iterator[str]:
+    """What odm-train says before it begins, about data that another kernel or another form suits better.
+
+    `table_flags` are the options that the tool was given to read a table.
+    """
     if kernel == "precomputed":
         return
     found = quick_statistics(problem)
-    yield from scale_advice(found, name)
+    yield from scale_advice(found, name, table_flags)
     if _has_classes(problem) and not looks_like_targets(found):  # which is a warning of its own
         yield from label_advice(found)
     if kernel != "linear":
@@ -133,12 +138,13 @@ def label_statistics(problem: Problem) -> dict[str, Any]:
     }
 
 
-def scale_advice(found: dict[str, Any], name: str) -> Iterator[str]:
+def scale_advice(found: dict[str, Any], name: str, table_flags: Sequence[str] = ()) -> Iterator[str]:
     low, high = found["lowest"], found["highest"]
     file = "FILE" if name.startswith("<") else quote(name)
     made = "FILE" if name.startswith("<") else quote(os.path.basename(name))
     flags = scaling_flags(found)
-    scale = f"scale first ({' '.join(['odm-scale', *flags])} -s {made}.range {file} > {made}.scaled)"
+    command = " ".join(["odm-scale", *map(quote, table_flags), *flags])
+    scale = f"scale first ({command} -s {made}.range {file} > {made}.scaled)"
     if max(-low, high) > WIDE_RANGE:
         if "--norm" in flags:
             what = "are counts up to" if found.get("counts") else "go up to"

@@ -54,6 +54,7 @@ class DataCheck:
     n_lines: int = 0
     statistics: dict[str, Any] = field(default_factory=dict)
     advice: list[str] = field(default_factory=list)
+    label_column: str = ""  # of a table, as messages name it
 
     @property
     def good(self) -> bool:
@@ -122,7 +123,7 @@ def check_table(
         check.n_faults = check.n_faulty_lines = 1
         check.faults.append(FaultFound(error.line or 0, error.column or 0, error.message))
         return check
-    check.name = table.name
+    check.name, check.label_column = table.name, found.label_name
     check.statistics = statistics(found.rows, cast(NDArray, found.labels))
     check.advice = list(advice(check.statistics, check.name))
     return check

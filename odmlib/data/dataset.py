@@ -108,7 +108,7 @@ class Dataset:
             return X
         if isinstance(X, str | os.PathLike):
             raise ParameterError(
-                f"{name} is the text '{os.fspath(X)}'; odmlib.read_data reads a file, odmlib.read_table a table"
+                f"{name} is the text '{os.fspath(X)}'; odmlib.read_data or read_table reads a file"
             )
         if hasattr(getattr(X, "sparse", None), "to_coo"):  # a pandas frame of sparse columns
             X = X.sparse.to_coo()

@@ -30,6 +30,7 @@ from odmlib.values import counted
 LABEL_NAMES = ("label", "class", "target", "y")  # of the column that is taken where none is named
 SEPARATORS = ",;\t"
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
+MISSING = {"na", "n/a", "null", "none", "?", "-", "."}  # in columns of numbers
 ONE_COLUMN = "found one column, expected columns parted by commas, semicolons or tabs"
 HOT = "="  # between a column's name and its value: `colour=red`
 
@@ -80,6 +81,10 @@ class Table:
                 if all(DECIMAL_COMMA.fullmatch(column[row]) for row in texts):
                     expected = f"{self.shown(place)}: expected a number with a decimal point"
                     raise self.fault(texts[0], f"{expected}, found '{column[texts[0]].strip()}'") from None
+                marks = {column[row].strip().lower() for row in texts}
+                if marks <= MISSING and len(texts) < len(column):  # numbers otherwise
+                    missing = f"{self.shown(place)} holds '{column[texts[0]].strip()}' for a missing value"
+                    raise self.fault(texts[0], f"{missing}; fill in missing values") from None
                 return None
         wrong = np.flatnonzero(~np.isfinite(found))
         if len(wrong):

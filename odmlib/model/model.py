@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.arrays import Codes, Floats
-from odmlib.data.dataset import Dataset, column_names
+from odmlib.data.dataset import MAX_FEATURES, Dataset, column_names
 from odmlib.data.labels import show_labels
 from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
@@ -64,9 +64,13 @@ class Model:
             few = self.n_classes <= 2
             classes = f"labels {show_labels(self.labels)}" if few else f"{self.n_classes} classes"
         return (
-            f"<odmlib.Model {self.machine}, {self.formula.name} kernel, {self.n_features} features, {classes}"
+            f"<odmlib.Model {self.machine}, {self.formula.name} kernel, {self._width()}, {classes}"
             f"{support}, {self.report.get('status', 'untrained')}>"
         )
+
+    def _width(self) -> str:
+        # the width that readers give to a model of LIBSVM, whose file has none
+        return "any features" if self.n_features == MAX_FEATURES else counted(self.n_features, "feature")
 
     def _repr_html_(self) -> str:
         """A card for notebooks."""
@@ -92,7 +96,7 @@ class Model:
         else:
             classes = f"{self.n_classes}" + ("" if self.scheme == "binary" else f", {self.scheme}")
             found += [("labels", show_labels(self.labels)), ("classes", classes)]
-        found.append(("features", str(self.n_features)))
+        found.append(("features", self._width().partition(" ")[0]))
         if self.columns is not None:
             found.append(("columns", show_labels(np.array(self.columns))))
         if self.n_support is not None:
@@ -275,7 +279,8 @@ class Model:
         """By how much the class of every row wins (model/schemes.py); two classes: its decision value, turned
         to be positive where y is predicted. Regression: the residual, prediction less target."""
         if self.is_regression:
-            return self.predict(X, threads) - np.asarray(y, dtype=np.float64)
+            found = self.evaluate(X, y, threads)
+            return self._shaped(found.predicted - found.targets)
         given, rows = np.asarray(y).ravel(), self.fitting(X)
         if len(given) != rows.n_rows:
             raise ParameterError(f"X has {rows.n_rows} rows but y has {len(given)} labels")
@@ -377,13 +382,16 @@ class Model:
         return self.function.n_vectors
 
     def fitting(self, X: Any) -> Dataset:
-        """X as rows of this model's width: narrower sparse rows are fine, wider ones are cut and told."""
+        """X as rows of this model's width: narrower sparse rows are fine, wider ones are cut and told.
+
+        Models of LIBSVM do not know their width and take any.
+        """
         rows = Dataset.from_any(X)
         if self.columns is not None and (names := column_names(X)) is not None:
             self._check_columns(names)
         if rows.n_features == self.n_features:
             return rows
-        sparse = isinstance(X, Dataset) or hasattr(X, "tocsr")
+        sparse = isinstance(X, Dataset) or hasattr(X, "tocsr") or self.n_features == MAX_FEATURES
         if self.formula.name == "precomputed" or not sparse:
             what = "kernel values" if self.formula.name == "precomputed" else "features"
             raise ParameterError(

@@ -17,7 +17,7 @@ STYLE = """
   :root { --page: #16181c; --ink: #ddd; --pale: #a5a5a5; --soft: #22252b; --good: #52d3a8; --bad: #ff9f66;
     --link: #7cc4f5; }
   svg [stroke="#0072b2"] { stroke: #3d9be0; } svg [stroke="#555555"] { stroke: #aaa; }
-  svg [fill="#555555"] { fill: #aaa; } svg .key[fill="#0072b2"] { fill: #3d9be0; }
+  svg [fill="#555555"] { fill: #aaa; } svg :is(.key, circle)[fill="#0072b2"] { fill: #3d9be0; }
 }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1rem; max-width: 64rem; font: 1rem/1.5 system-ui, sans-serif;

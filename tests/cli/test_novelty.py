@@ -95,3 +95,11 @@ def test_info(tools, data, capsys):
     assert info.main(["m"]) == 0
     words = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["p-values", "yes"] in words and "probabilities" not in {line[0] for line in words}
+
+
+def test_labels_of_two_classes_are_told_to_be_unused(tools):
+    Path("two").write_text("".join(f"{1 if k % 3 else -1} 1:{k % 7} 2:{k % 5}\n" for k in range(40)))
+    Path("one").write_text("".join(f"1 1:{k % 7} 2:{k % 5}\n" for k in range(40)))
+    note = "note: labels are not looked at: all 40 rows count as normal, though 14 have the label -1\n"
+    assert note in tools.train("-s 8 two m").err and "note:" not in tools.train("-s 8 one m").err
+    assert note not in tools.train("-s 8 -q two m").err

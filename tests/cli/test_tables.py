@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +107,10 @@ def test_plots_of_tables(tools, tables, capsys):
 def test_check_of_tables(tables, capsys):
     assert check.main(["--one-hot", "d.csv"]) == 0
     said = capsys.readouterr().out
-    assert "d.csv: no faults in 61 lines\nrows        60\nfeatures    4\n" in said
+    assert (
+        "d.csv: no faults in 61 lines\nlabels      of column 'answer'\nrows        60\nfeatures    4\n"
+        in said
+    )
     assert check.main(["d.csv"]) == 1
     assert capsys.readouterr().out.startswith("d.csv:2: column 'colour' holds text")
     Path("t").write_text("1,2,0\n3,x,1\n")
@@ -135,3 +139,13 @@ def test_balanced_class_weights(tools):
         assert tools.train(words) == (0, "", "")
     assert Path("m").read_text() == Path("w").read_text()
     assert tools.train("-w balanced -w1 2 d m").code == 2
+
+
+def test_the_hint_about_scaling_reads_the_table_as_training_did(tools, capsys):
+    Path("d.csv").write_text(
+        "size,colour,kind\n" + "".join(f"{9 * k},{'rg'[k % 2]},{'ab'[k % 3 == 0]}\n" for k in range(30))
+    )
+    said = tools.train("--one-hot --label kind d.csv m").err
+    command = re.search(r"scale first \((odm-scale .*) > d.csv.scaled\)", said)[1]
+    assert command == "odm-scale --label kind --one-hot -s d.csv.range d.csv"
+    assert scale.main(command.split()[1:]) == 0

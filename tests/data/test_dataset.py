@@ -411,8 +411,8 @@ def test_every_place_is_looked_at(place, value):
 
 @pytest.mark.parametrize(
     ("X", "y", "message"),
-    [("d.txt", [1, 2], "X is the text 'd.txt'; odmlib.read_data reads a file"),
-     (Path("d.txt"), [1, 2], "X is the text 'd.txt'; odmlib.read_data reads a file"),
+    [("d.txt", [1, 2], "X is the text 'd.txt'; odmlib.read_data or read_table reads a file"),
+     (Path("d.txt"), [1, 2], "X is the text 'd.txt'; odmlib.read_data or read_table reads a file"),
      ([[1.0], [2.0]], None, "y is missing; it holds one label per row (machine='odmo' needs none)"),
      ([[1.0, 2.0], [3.0, np.nan]], [1, 2], "every value must be finite (X[1, 1] is nan)"),
      ([[1.0, 2.0], [np.inf, 3.0]], [1, 2], "every value must be finite (X[1, 0] is inf)")],

@@ -157,3 +157,13 @@ def test_a_table_of_one_column_has_no_features():
     known = training_rows(load_table(b"x,class\n1,a\n2,b\n"), None, one_hot=False)
     found = rows_like(load_table(b"x\n5\n"), None, known.names, 1)
     assert found.rows.to_dense().tolist() == [[5.0]] and found.labels is None
+
+
+@pytest.mark.parametrize("mark", ["NA", "n/a", "?", "null", " - "])
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_marks_of_missing_numbers_are_no_categories(mark, one_hot):
+    message = f":3: column 'a' holds '{re.escape(mark.strip())}' for a missing value"
+    with pytest.raises(DataFormatError, match=message):
+        read_table(f"a,class\n1.5,x\n{mark},y\n2,x\n".encode(), one_hot=one_hot)
+    X, _, names = read_table(f"a,class\nred,x\n{mark},y\nblue,x\n".encode(), one_hot=True)
+    assert X.shape == (3, 3) and f"a={mark.strip()}" in names  # a category like others

@@ -81,6 +81,10 @@ def test_regression_shows_its_outputs_and_scores_as_scikit_learn(data):
     assert one.score(X, np.ones(40)) == 0.0  # as scikit-learn: nothing varies, and the model errs
     with pytest.raises(odmlib.ParameterError, match=r"2 outputs .* 1 column"):
         two.score(X, t[:, 0])
+    with pytest.raises(odmlib.ParameterError, match=r"2 outputs .* 1 column"):
+        two.margins(X, t[:, 0])
+    np.testing.assert_array_equal(two.margins(X, t), two.predict(X) - t)
+    np.testing.assert_array_equal(one.margins(X, t[:, 0]), one.predict(X) - t[:, 0])
     with pytest.raises(odmlib.ParameterError, match="40 rows but y has 3"):
         one.score(X, [1.0, 2, 3])
     with pytest.raises(odmlib.ParameterError, match="odmr has no probabilities"):

@@ -15,8 +15,9 @@ import pytest
 from odmlib.data.problem import Problem
 from odmlib.machines.training import train_problem
 from odmlib.options import TrainOptions
+from odmlib.plots.chart import COLOURS
 from odmlib.plots.page import report_page
-from odmlib.plots.page_pieces import percent
+from odmlib.plots.page_pieces import STYLE, percent
 from odmlib.selection.training import train_model
 from odmlib.solvers.trace import Trace
 
@@ -257,3 +258,8 @@ def test_page_of_a_precomputed_kernel(tmp_path, monkeypatch):
     )
     assert train.main(["-q", "-t", "4", "--report", "p.html", "k", "m"]) == 0
     assert "100 %" in Path("p.html").read_text()
+
+
+def test_points_have_the_colour_of_their_legend_in_the_dark():
+    dark = STYLE.partition("prefers-color-scheme: dark")[2]
+    assert f':is(.key, circle)[fill="{COLOURS[0]}"]' in dark

@@ -289,3 +289,14 @@ def test_serials_out_of_range():
 def test_another_solver_of_liblinear_is_refused():
     with pytest.raises(odmlib.ModelFormatError, match="only L2R_L2LOSS_SVC_DUAL"):
         load_foreign_model(LIBLINEAR.replace(b"L2R_L2LOSS_SVC", b"L3R_L2LOSS_SVC"))
+
+
+def test_a_libsvm_model_takes_dense_rows_of_any_width():
+    """Its file does not say how many features there were; LIBSVM takes missing ones for 0."""
+    X = np.random.default_rng(3).normal(size=(40, 3))
+    model = odmlib.train(X, np.where(X[:, 0] > 0, 1, -1), gamma=0.5)
+    theirs = load_model(foreign(model, "libsvm"))
+    np.testing.assert_allclose(theirs.decision_function(X), model.decision_function(X), atol=1e-7)
+    wider = np.column_stack([X, np.zeros(40)])
+    np.testing.assert_array_equal(theirs.decision_function(wider), theirs.decision_function(X))
+    assert "any features" in repr(theirs) and ("features", "any") in theirs.summary()
