@@ -47,22 +47,13 @@ cdef class Rows:
             raise ValueError("the arrays of these rows do not fit together")
 
     cdef double dot(self, index_t i, const double *w) noexcept nogil:
-        # four sums, so that no addition waits for the one before
-        cdef double first = 0.0, second = 0.0, third = 0.0, fourth = 0.0
-        cdef index_t k = self.indptr[i]
-        cdef index_t end = self.indptr[i + 1]
-        while k + 4 <= end:
-            first += self.values[k] * w[self.indices[k]]
-            second += self.values[k + 1] * w[self.indices[k + 1]]
-            third += self.values[k + 2] * w[self.indices[k + 2]]
-            fourth += self.values[k + 3] * w[self.indices[k + 3]]
-            k += 4
-        while k < end:
-            first += self.values[k] * w[self.indices[k]]
-            k += 1
+        cdef double total = 0.0
+        cdef index_t k
+        for k in range(self.indptr[i], self.indptr[i + 1]):
+            total += self.values[k] * w[self.indices[k]]
         if self.bias != 0:
-            second += self.bias * w[self.n_columns - 1]
-        return (first + second) + (third + fourth)
+            total += self.bias * w[self.n_columns - 1]
+        return total
 
     cdef void prefetch(self, index_t i) noexcept nogil:
         cdef index_t k = self.indptr[i]

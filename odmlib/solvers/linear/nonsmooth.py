@@ -1,9 +1,9 @@
 """Which solver trains a linear machine whose loss has a kink (SVM, ODM^L).
 
-auto: dual coordinate descent, which is fast while C |x|^2 is moderate; where the columns are few enough for an
-explicit system and the gap's rate promises more sweeps than the interior-point method costs, that goes on from
-the weights found, with their dual value as a bound. ODM^L, whose variance slows coordinate descent down, begins with the
-interior-point method. Wide data stay with coordinate descent.
+auto: dual coordinate descent, which is fast while C |x|^2 is moderate; where the columns are few enough for
+an explicit system and the gap's rate promises more sweeps than the interior-point method costs, that goes on
+from the weights found, with their dual value as a bound. ODM^L, whose variance slows coordinate descent down,
+begins with the interior-point method. Wide data stay with coordinate descent.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -11,7 +12,7 @@ from odmlib._core.rows import Rows
 from odmlib.data.dataset import Dataset
 from odmlib.losses.loss import HingeLoss, MeanVarianceLoss
 from odmlib.solvers.control import Control, Resources, WarmStart
-from odmlib.solvers.linear.nonsmooth import solve_nonsmooth
+from odmlib.solvers.linear.nonsmooth import TUNING, interior_cost, solve_nonsmooth
 from odmlib.solvers.problem import LinearProblem
 from tests.reference_hinge import objective, paper_form
 
@@ -100,6 +101,24 @@ def test_auto_hands_over_where_coordinate_descent_is_slow():
     assert (easy.solver, hard.solver) == ("dcd", "interior-point")
     assert easy.status == hard.status == "converged"
     assert case.solve("auto", 1, 1, 1.0).solver == "interior-point"
+
+
+def test_auto_hands_over_as_soon_as_the_rate_tells_and_not_where_sweeps_are_few():
+    case = Case(5, m=400)
+    hard, easy = case.solve("auto", 0, 0, 2.0**12, tol=1e-3), case.solve("auto", 0, 0, 0.25, tol=1e-3)
+    alone = case.solve("dcd", 0, 0, 0.25, tol=1e-3)
+    cost = interior_cost(case.rows)
+    assert hard.solver == "interior-point"
+    # the sweeps before were a part of what the interior-point method costs; its own steps are a few dozen
+    assert hard.iterations <= math.ceil(TUNING.share * cost) + 50
+    assert (easy.solver, easy.iterations) == ("dcd", alone.iterations)
+    assert alone.iterations < cost
+
+
+def test_the_cost_of_the_interior_point_method_grows_with_the_columns():
+    narrow, wide = Case(6, m=400, d=5).rows, Case(6, m=400, d=60).rows
+    assert 0 < interior_cost(narrow) < interior_cost(wide)
+    assert interior_cost(Rows(Dataset.from_any(np.zeros((0, 3))), 1.0)) >= 0
 
 
 def test_wide_rows_stay_with_coordinate_descent():
