@@ -21,18 +21,8 @@ from tests.compiling import measures_memory
 
 from .tools import WDBC, command, environment, files
 
-LONG = [
-    "-t",
-    "0",
-    "-s",
-    "svm",
-    "-e",
-    "1e-9",
-    "-C",
-    "--stream",
-    "-m",
-    "500",
-]  # minutes, however busy the machine is
+# minutes of work, however busy the machine is
+LONG = ["-t", "0", "-s", "svm", "-e", "1e-9", "-C", "--stream", "-m", "500"]
 STREAM = ("-t 0 --stream -c 0.01", "-m 2000")
 
 
