@@ -156,6 +156,15 @@ def test_bad_usage(tools):
     assert files() == ["bad", "x"]
 
 
+def test_weights_that_memory_cannot_hold_are_refused(tools):
+    Path("classes").write_text("".join(f"{label} {label + 1}:1 60000:1\n" for label in range(20)))
+    outcome = tools.train("-q -t 0 --stream -m 80 classes model")
+    assert outcome == (1, "", "odm-train: classes: 20 x 60000 weights need -m 449 or more\n")
+    assert "need -m" in tools.train("-q -t 0 --stream -m 80 -v 3 classes").err
+    assert tools.train("-q -t 0 --stream -m 449 -e 1 classes model").code == 0
+    assert files() == ["classes", "model"]
+
+
 def test_a_full_disk_while_caching_leaves_nothing():
     write_large(3000)
 
