@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,13 +28,23 @@ from odmlib.model.model import Model
 from odmlib.model.schemes import margins_of, winners
 from odmlib.options import TrainOptions
 from odmlib.solvers.control import Control, Resources, SolverResult
-from odmlib.solvers.distributed.streamed import Passes, Side, StreamedTask, solve_streamed
+from odmlib.solvers.distributed.streamed import (
+    TUNING,
+    Passes,
+    Side,
+    StreamedTask,
+    StreamTuning,
+    solve_streamed,
+)
 from odmlib.solvers.problem import LinearProblem
 from odmlib.solvers.running import TaskRun
 
 MACHINES: dict[str, type[Machine]] = {"odm": Odm, "svm": Svm, "odml": Odml}
 MARGIN_POINTS = 200_000  # of all blocks together, from which the quantiles are told: 3 MB
-KEPT_VECTORS = 30  # of the length of w that a task keeps: L-BFGS's memory, gradients and directions
+# of the length of w that a task keeps: of L-BFGS its memory, gradients and directions
+KEPT_VECTORS, KEPT_BY_DCD = 30, 12
+KEPT_HESSIANS = 4  # of a task with few columns: the sum, a block's, their halves
+WIDEST_NEWTON = 1000  # columns, where the Hessians fit into a quarter of the memory
 
 __all__ = ["StreamedFit", "check_streamed_options", "train_store"]
 
@@ -108,7 +119,8 @@ class StreamedFit:
         control = Control(options.tol, options.max_iter, options.time_limit, options.callback)
         tasks: list[StreamedTask] = []
         n_tasks = len(folds) * self.n_outputs
-        most = max(1, options.cache_bytes // 4 // (8 * KEPT_VECTORS * (self.store.n_features + 1)))
+        tuning, task_bytes = self._method()
+        most = max(1, options.cache_bytes // 4 // task_bytes)
         side_by_side = min(n_tasks, most, 64)
         passes = Passes(self.store, n_tasks, side_by_side, options.seed)
         for fold, (rows_left, left) in zip(folds, sums, strict=True):
@@ -121,12 +133,14 @@ class StreamedFit:
             for output in range(self.n_outputs):
                 side = Side(int(self.codes[output]), self.class_weights, fold, self.n_folds, options.seed)
                 args = len(tasks), side, machine.loss(), machine.costs, total, self.formula.bias
-                tasks.append(StreamedTask(passes, *args, self.threads, self.sample))
+                tasks.append(StreamedTask(passes, *args, self.threads, self.sample, tuning))
         results: dict[int, SolverResult] = {}
+        resources = Resources(self.threads, seed=options.seed)
+        turn = threading.Lock()  # of solving the sample, which takes memory of its own
 
         def solve(task: _StreamTask, control: Control, threads: int) -> SolverResult:
             machine = self.machines[task.output // self.n_outputs]
-            first = _first_weights(machine, control, self.threads, options.seed)
+            first = _first_weights(machine, control, resources, turn)
             return solve_streamed(task.task, control, first)
 
         def keep(task: _StreamTask, result: SolverResult) -> None:
@@ -142,6 +156,16 @@ class StreamedFit:
         self.results = [results[number] for number in range(n_tasks)]
         if not all(math.isfinite(result.primal) for result in self.results):
             raise ParameterError("training diverges; scale the features or lower C (-c)")
+
+    def _method(self) -> tuple[StreamTuning, int]:
+        """How tasks are solved in this memory, and what one of them keeps."""
+        n = self.store.n_features + 1
+        widest = int(math.sqrt(self.options.cache_bytes / 4 / (8 * KEPT_HESSIANS)))
+        narrow = max(TUNING.narrow_columns, min(widest, WIDEST_NEWTON))
+        tuning = dataclasses.replace(TUNING, narrow_columns=narrow)
+        if n <= narrow:
+            return tuning, 8 * n * (KEPT_VECTORS + KEPT_HESSIANS * n)
+        return tuning, 8 * n * (KEPT_VECTORS if self.options.machine == "odml" else KEPT_BY_DCD)
 
     def _left(self, n: int) -> list[tuple[Any, Floats]]:
         """By class (as stored) the number of each fold's training rows, and the sums of their weights."""
@@ -165,7 +189,7 @@ class StreamedFit:
 
 
 def _first_weights(
-    machine: Machine, control: Control, threads: int, seed: int
+    machine: Machine, control: Control, resources: Resources, turn: threading.Lock
 ) -> Callable[[LinearProblem, MarginLoss], Floats | None]:
     """The solution on the sample, by the solvers of data in memory."""
 
@@ -174,8 +198,8 @@ def _first_weights(
         if len(set(problem.y[seen].tolist())) < 2:  # too few rows to learn from
             return None
         original = dataclasses.replace(problem, loss=loss)
-        part = control.part()
-        result = machine.linear_engine()(original, part, Resources(threads, seed=seed))
+        with turn:
+            result = machine.linear_engine()(original, control.part(), resources)
         return result.weights if np.isfinite(result.weights).all() else None
 
     return solve

@@ -21,18 +21,8 @@ from tests.compiling import measures_memory
 
 from .tools import WDBC, command, environment, files
 
-LONG = [
-    "-t",
-    "0",
-    "-s",
-    "svm",
-    "-e",
-    "1e-9",
-    "-C",
-    "--stream",
-    "-m",
-    "500",
-]  # minutes, however busy the machine is
+# minutes of work, however busy the machine is
+LONG = ["-t", "0", "-s", "svm", "-e", "1e-9", "-C", "--stream", "-m", "500"]
 STREAM = ("-t 0 --stream -c 0.01", "-m 2000")
 
 
@@ -164,6 +154,15 @@ def test_bad_usage(tools):
     outcome = tools.train("-t 0 --stream -m 2000 bad")
     assert outcome == (1, "", "odm-train: bad:2:6: expected a number as value, found 'x'\n")
     assert files() == ["bad", "x"]
+
+
+def test_weights_that_memory_cannot_hold_are_refused(tools):
+    Path("classes").write_text("".join(f"{label} {label + 1}:1 60000:1\n" for label in range(20)))
+    outcome = tools.train("-q -t 0 --stream -m 80 classes model")
+    assert outcome == (1, "", "odm-train: classes: 20 x 60000 weights need -m 449 or more\n")
+    assert "need -m" in tools.train("-q -t 0 --stream -m 80 -v 3 classes").err
+    assert tools.train("-q -t 0 --stream -m 449 -e 1 classes model").code == 0
+    assert files() == ["classes", "model"]
 
 
 def test_a_full_disk_while_caching_leaves_nothing():

@@ -59,6 +59,21 @@ def train_tool(target: str) -> int:
     return train.main(["-q", "-j", "1", "data", target])
 
 
+def stream_tool(target: str) -> int:
+    return _stream(target, "data")
+
+
+def wide_stream_tool(target: str) -> int:
+    """Whose duals lie in a file."""
+    return _stream(target, "wide")
+
+
+def _stream(target: str, data: str) -> int:
+    folder = str(Path(target).parent)
+    words = ["-q", "-j", "1", "-t", "0", "--stream", "-m", "100", "--cache-dir", folder, data, target]
+    return train.main(words)
+
+
 def write_ranges(target: str) -> None:
     Scaling.fit(Dataset.from_any(X)).write(target)
 
@@ -99,7 +114,7 @@ def train_others(target: str) -> None:
 WORKS: dict[str, Callable[[str], Any]] = {
     work.__name__: work
     for work in (
-        *(save_model, write_data, train_tool, write_ranges, predict_tool),
+        *(save_model, write_data, train_tool, write_ranges, predict_tool, stream_tool, wide_stream_tool),
         *(read_data, load_model, train_kernel, train_linear, train_threads, train_others),
     )
 }
@@ -155,6 +170,7 @@ def main() -> None:
     wanted = None if mode == "new" else int(mode, 8)
     os.umask(0o022)
     odmlib.write_data("data", X, Y)
+    odmlib.write_data("wide", X.reshape(20, -1), Y[:20])
     MODEL.save("known.model")
     make_folder(Path(folder), wanted)
     code = in_a_child(work, target, 0, 0, 0)[1]  # and what is imported at first use
