@@ -7,11 +7,12 @@ What a block does depends on its arguments only (engine.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from odmlib._core.arrays import Floats, Places
 from odmlib.data.dataset import MAX_FEATURES, Dataset, dense_rows, stacked
@@ -37,11 +38,22 @@ class RowBlock:
     rows: Dataset
     labels: Floats
     weights: Floats
+    held: RowBlock | None = None  # rows to validate with, which are not trained on
 
     def __reduce__(self) -> tuple:
+        about = self.labels, self.weights, self.held
         if self.rows.n_nonzeros == self.rows.n_rows * self.rows.n_features:  # the columns go without saying
-            return _dense_block, (self.number, self.rows.dense_view(), self.labels, self.weights)
-        return RowBlock, (self.number, self.rows, self.labels, self.weights)
+            return _dense_block, (self.number, self.rows.dense_view(), *about)
+        return RowBlock, (self.number, self.rows, *about)
+
+    def with_rows(self, change: Callable[[Dataset], Dataset]) -> RowBlock:
+        """The same with other features, also of the rows to validate with."""
+        held = None if self.held is None else self.held.with_rows(change)
+        return replace(self, rows=change(self.rows), held=held)
+
+    def take(self, some: Places) -> RowBlock:
+        """These rows, without any to validate with."""
+        return RowBlock(self.number, self.rows.take(some), self.labels[some], self.weights[some])
 
     @property
     def summary(self) -> Summary:
@@ -53,11 +65,17 @@ class RowBlock:
         values = self.rows.values
         mean = float(values.mean()) if len(values) else 0.0
         moments = len(values), mean, float(np.square(values - mean).sum())
-        return Summary(self.number, self.rows.n_rows, self.rows.n_features, moments, tuple(seen))
+        counts = self.rows.n_rows, self.rows.n_features
+        if self.held is None:
+            return Summary(self.number, *counts, moments, tuple(seen))
+        of_held = tuple((label, weight) for label, _, weight in self.held.summary.labels)
+        return Summary(self.number, *counts, moments, tuple(seen), held=of_held)
 
 
-def _dense_block(number: int, values: Floats, labels: Floats, weights: Floats) -> RowBlock:
-    return RowBlock(number, dense_rows(values), labels, weights)
+def _dense_block(
+    number: int, values: Floats, labels: Floats, weights: Floats, held: RowBlock | None
+) -> RowBlock:
+    return RowBlock(number, dense_rows(values), labels, weights, held)
 
 
 @dataclass(frozen=True)
@@ -70,6 +88,7 @@ class Summary:
     moments: tuple[int, float, float] = (0, 0.0, 0.0)  # of values: number, mean, squared deviations
     labels: tuple[tuple[float, int, float], ...] = ()  # (label, rows, weight) in order of appearance
     fault: str = ""
+    held: tuple[tuple[float, float], ...] = ()  # (label, weight) of the rows to validate with
 
 
 @dataclass(frozen=True)
@@ -85,11 +104,15 @@ class Fault:
         return Summary(self.number, fault=self.message)
 
 
+Rows = tuple[Dataset, Floats, Floats, NDArray[np.bool_]]  # labels, weights, and which are to validate with
+
+
 def blocks_of_batches(batches: Iterable[Any], block_values: int = BLOCK_VALUES) -> Pairs:
-    """(number, (block, its summary)) of Arrow batches with a vector, a label and a weight in each row."""
+    """(number, (block, its summary)) of Arrow batches with a vector, a label and a weight in each row,
+    and perhaps whether it is to validate with."""
     number = first_number()
     try:
-        parts: list[tuple[Dataset, Floats, Floats]] = []
+        parts: list[Rows] = []
         n_values = 0
         for batch in batches:
             n_stored = max(1, len(batch.column(0).field("values").flatten()))
@@ -111,12 +134,17 @@ def _with_summary(block: RowBlock | Fault) -> tuple[int, tuple[RowBlock | Fault,
     return block.number, (block, block.summary)
 
 
-def _block_of(number: int, parts: list[tuple[Dataset, Floats, Floats]]) -> RowBlock:
-    rows, labels, weights = zip(*parts, strict=True)
-    return RowBlock(number, stacked(list(rows)), np.concatenate(labels), np.concatenate(weights))
+def _block_of(number: int, parts: list[Rows]) -> RowBlock:
+    rows, labels, weights, held = zip(*parts, strict=True)
+    columns = np.concatenate(labels), np.concatenate(weights)
+    block = RowBlock(number, stacked(list(rows)), *columns)
+    apart = np.concatenate(held)
+    if not apart.any():
+        return block
+    return replace(block.take(np.flatnonzero(~apart)), held=block.take(np.flatnonzero(apart)))
 
 
-def _checked_rows(batch: Any, width: int | None) -> tuple[Dataset, Floats, Floats]:
+def _checked_rows(batch: Any, width: int | None) -> Rows:
     """`width`: of the rows before these; None: there are none."""
     vectors = batch.column(0)
     labels, weights = (batch.column(k).to_numpy(zero_copy_only=False).astype(float) for k in (1, 2))
@@ -134,7 +162,10 @@ def _checked_rows(batch: Any, width: int | None) -> tuple[Dataset, Floats, Float
     _refuse("label", labels[~np.isfinite(labels)], "every row needs a label")
     wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
     _refuse("row weight", wrong, "weights must be finite and at least 0")
-    return rows_of(vectors, width), labels, weights
+    held = np.zeros(len(labels), dtype=bool)
+    if batch.num_columns > 3:
+        held = batch.column(3).fill_null(False).to_numpy(zero_copy_only=False)
+    return rows_of(vectors, width), labels, weights, held
 
 
 def _refuse(what: str, wrong: Floats, expected: str) -> None:
@@ -183,6 +214,7 @@ class Whole:
     class_rows: tuple[int, ...]
     class_weights: tuple[float, ...]  # of their rows, with class weights
     variance: float  # of all entries, zeros included
+    held_weight: float  # of the rows to validate with
     first_rows: Mapping[int, int] = field(repr=False)  # how many rows stand before a block, by its number
 
     @property
@@ -228,6 +260,7 @@ def joined(summaries: list[Summary], files: bool, class_weight: Mapping | None =
         rows,
         weighted,
         _variance([summary.moments for summary in summaries], n_rows * widths[-1]),
+        _held_weight(summaries, labels),
         {summary.number: start for summary, start in zip(summaries, starts[:-1], strict=True)},
     )
 
@@ -253,6 +286,18 @@ def _labels_of(
         labels.sort()
     rows = tuple(found[label][0] for label in labels)
     return labels, rows, tuple(math.fsum(found[label][1]) for label in labels)
+
+
+def _held_weight(summaries: list[Summary], labels: list[float]) -> float:
+    weights = []
+    for summary in summaries:
+        for label, weight in summary.held:
+            if label not in labels:
+                raise ParameterError(
+                    f"label {label:g} is only in rows to validate with (validationIndicatorCol)"
+                )
+            weights.append(weight)
+    return math.fsum(weights)
 
 
 def _variance(moments: list[tuple[int, float, float]], entries: int) -> float:

@@ -26,7 +26,7 @@ from pyspark.ml.linalg import DenseMatrix, DenseVector, Vector, Vectors, VectorU
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param import shared as of_spark
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, NumericType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
 
 from odmlib.errors import ConvergenceWarning, ModelFormatError, ParameterError
 from odmlib.machines.building import convergence_message
@@ -34,7 +34,7 @@ from odmlib.model.functions import LinearFunction
 from odmlib.model.model import Model
 from odmlib.model.text_format import load_model
 from odmlib.options import TrainOptions
-from odmlib.solvers.control import CONVERGED, Progress
+from odmlib.solvers.control import CONVERGED, EARLY, Progress
 from odmlib.solvers.distributed.blocks import TUNING
 from odmlib.solvers.trace import Trace
 from odmlib.spark.blocks import BLOCK_VALUES, blocks_of_batches
@@ -86,14 +86,19 @@ OWN_PARAMS: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "solver": (
         NAME,
         "auto",
-        "linear machines and nystrom: newton, lbfgs, or with engine barrier dsvrg; auto: newton up to 1000 "
-        "columns",
+        "linear machines: newton, lbfgs, or with engine barrier dsvrg; auto: newton up to 1000 columns",
     ),
     "engine": (
         NAME,
         JOBS,
         "jobs: a job for every round; barrier: one barrier stage, whose rounds take milliseconds "
         "(linear machines and nystrom)",
+    ),
+    "validationTol": (
+        NUMBER,
+        0.01,
+        "training ends once a round lowers the mean loss of the rows of validationIndicatorCol by less than "
+        "this part of it, at least 0",
     ),
     "maxBlockSizeInMB": (NUMBER, 0.0, "of a block of rows; 0: about 200"),
     "cacheMB": (NUMBER, 200.0, "cache for kernel rows of one task, in MB"),
@@ -107,6 +112,7 @@ SHARED_DEFAULTS = {
     "aggregationDepth": 2,
     "seed": 0,
     "weightCol": None,
+    "validationIndicatorCol": None,
 }
 DEFAULTS = SHARED_DEFAULTS | {name: default for name, (_, default, _) in OWN_PARAMS.items()}
 COLUMNS = ("features", "label", "prediction", "rawPrediction")  # the names, and with Col the parameters
@@ -133,6 +139,7 @@ class ODMParams(
     of_spark.HasWeightCol,
     of_spark.HasAggregationDepth,
     of_spark.HasThreshold,
+    of_spark.HasValidationIndicatorCol,
 ):
     """Parameters that the estimator and its model share: those of OWN_PARAMS come with a method get..."""
 
@@ -235,6 +242,12 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
         for name in ("partitions", "gamma", "degree", "coef0"):
             if linear and given(name) and (name, value("solver")) != ("partitions", "dsvrg"):
                 raise ParameterError(f"{name} has no meaning with kernel linear")
+        if value("validationTol") < 0:
+            raise ParameterError(f"validationTol must be at least 0, found {value('validationTol'):g}")
+        by_levels = not linear and options.approx is None
+        if self._validation_column() and (by_levels or value("solver") == "dsvrg"):
+            what = "kernels by levels" if by_levels else "solver dsvrg"
+            raise ParameterError(f"validationIndicatorCol is not available for {what}")
         check_options(options, value("engine"))
         return options
 
@@ -254,15 +267,17 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
             standardized,
             init,
             self.getOrDefault("engine"),
+            self.getOrDefault("validationTol"),
         )
         model.report["trace"] = trace.points()
-        if model.report["status"] != CONVERGED:
+        ended = (CONVERGED, EARLY) if self._validation_column() else (CONVERGED,)
+        if model.report["status"] not in ended:
             message = convergence_message(model.report, options.tol).replace("-c", "C")
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
         return self._copyValues(ODMClassificationModel(model))
 
     def _records(self, dataset: DataFrame) -> DataFrame:
-        """(vector, label, weight) of every row."""
+        """(vector, label, weight) of every row, and where it is asked for whether it is to validate with."""
         weight_column = self.getOrDefault(self.weightCol) if self.isDefined(self.weightCol) else None
         check_column(dataset, self.getFeaturesCol(), "featuresCol", *FEATURES)
         check_column(dataset, self.getLabelCol(), "labelCol", *NUMBERS)
@@ -271,8 +286,17 @@ class ODMClassifier(Classifier, ODMParams, util.DefaultParamsWritable, util.Defa
             check_column(dataset, weight_column, "weightCol", *NUMBERS)
             weight = F.col(weight_column).cast("double")
         features, label = vector_struct(dataset, self.getFeaturesCol()), F.col(self.getLabelCol())
-        return dataset.select(
-            features.alias("features"), label.cast("double").alias("label"), weight.alias("weight")
+        columns = [features.alias("features"), label.cast("double").alias("label"), weight.alias("weight")]
+        if held := self._validation_column():
+            check_column(dataset, held, "validationIndicatorCol", *TRUTHS)
+            columns.append(F.col(held).alias("held"))
+        return dataset.select(*columns)
+
+    def _validation_column(self) -> str | None:
+        return (
+            self.getOrDefault(self.validationIndicatorCol)
+            if self.isDefined("validationIndicatorCol")
+            else None
         )
 
 
@@ -304,8 +328,13 @@ def _is_number(kind: DataType) -> bool:
     return isinstance(kind, NumericType)
 
 
+def _is_truth(kind: DataType) -> bool:
+    return isinstance(kind, BooleanType)
+
+
 FEATURES = _is_features, "vectors, arrays of numbers or numbers"
 NUMBERS = _is_number, "numbers"
+TRUTHS = _is_truth, "true and false"
 
 
 def check_column(
@@ -330,6 +359,7 @@ class TrainingSummary(NamedTuple):
     objectiveHistory: list[float]
     gapHistory: list[float]
     totalIterations: int
+    validationHistory: list[float]  #: mean loss of the rows of validationIndicatorCol, where there are any
 
 
 class ODMClassificationModel(
@@ -415,7 +445,9 @@ class ODMClassificationModel(
             raise ParameterError("this model has no summary of its training")
         trace = sorted(self._odm.report["trace"], key=lambda point: point.get("task", 1))
         primal, gaps = ([point[name] for point in trace] for name in ("primal", "gap"))
-        return TrainingSummary(primal, gaps, self._odm.report["iterations"])
+        tasks = self._odm.report["details"].get("validation", [])
+        validated = [loss for losses in tasks for loss in losses]
+        return TrainingSummary(primal, gaps, self._odm.report["iterations"], validated)
 
     setThreshold = _setter("threshold")
 

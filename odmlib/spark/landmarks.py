@@ -65,6 +65,9 @@ def feature_blocks(blocks: Spread, found: Found, formula: KernelFormula) -> Spre
     """Pairs of a RowBlock of features and (sum of k(x, x), part of it outside the landmarks' span)."""
     landmarks, factor = found
 
+    def features_of(rows: Dataset) -> Dataset:
+        return dense_rows(features_over(landmarks, factor, rows, formula, task_threads())[0])
+
     def features(some: Iterable[tuple[int, RowBlock]]) -> Pairs:
         made: Counter[int] = Counter()
         for _, block in some:
@@ -77,7 +80,14 @@ def feature_blocks(blocks: Spread, found: Found, formula: KernelFormula) -> Spre
                 )
                 left = np.maximum(0.0, diagonal - np.einsum("ij,ij->i", values, values))
                 number = first + made[first]
-                one = RowBlock(number, dense_rows(values), block.labels[rows], block.weights[rows])
+                held = block.held if begin == 0 else None
+                one = RowBlock(
+                    number,
+                    dense_rows(values),
+                    block.labels[rows],
+                    block.weights[rows],
+                    None if held is None else held.with_rows(features_of),
+                )
                 yield number, (one, (float(diagonal.sum()), float(left.sum())))
                 made[first] += 1
 

@@ -361,14 +361,13 @@ def strata_blocks(blocks: Spread, problem: ClusterProblem, n: int) -> Spread:
     labels = problem.whole.classes.labels
 
     def cut(block: RowBlock) -> Callable[[int, Places], RowBlock]:
-        return lambda number, some: RowBlock(
-            number, block.rows.take(some), block.labels[some], block.weights[some]
-        )
+        return lambda number, some: replace(block.take(some), number=number)
 
     def join(number: int, parts: list[RowBlock]) -> tuple[RowBlock, Summary]:
-        columns = [np.concatenate([getattr(part, name) for part in parts]) for name in ("labels", "weights")]
+        labels_of = np.concatenate([part.labels for part in parts])
+        weights = np.concatenate([part.weights for part in parts])
         rows = stacked([part.rows for part in parts])
-        block = RowBlock(number * NUMBERS_OF_PARTITION, rows, *columns)
+        block = RowBlock(number * NUMBERS_OF_PARTITION, rows, labels_of, weights)
         told = {label: (label, count, weight) for label, count, weight in block.summary.labels}
         in_order = tuple(told.get(label, (label, 0, 0.0)) for label in labels.tolist())
         return block, replace(block.summary, labels=in_order)

@@ -13,7 +13,7 @@ certificate: |w - w*|^2 <= 2 (P(w) - P*) <= 2 tol max(1, P).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -24,7 +24,15 @@ from odmlib.data.dataset import Dataset, sound_rows
 from odmlib.errors import ParameterError
 from odmlib.machines.sodm import Sodm
 from odmlib.model.schemes import margins_of, winners
-from odmlib.solvers.control import Control, SolverResult, WarmStart
+from odmlib.solvers.control import (
+    EARLY,
+    STOPPED,
+    Callback,
+    Control,
+    Progress,
+    SolverResult,
+    WarmStart,
+)
 from odmlib.solvers.distributed.blocks import Block, Sums, solve_dsvrg, solve_lbfgs, solve_newton
 from odmlib.spark.blocks import Classes, RowBlock, Whole
 from odmlib.spark.engine import Spread, task_threads, tree_sum
@@ -35,6 +43,13 @@ HESSIAN_VALUES = 10_000_000  # of all classes together: 80 MB
 NARROW_COLUMNS = 1000  # up to which Newton's method is taken: 8 MB of Hessian from every block
 
 
+@dataclass
+class ValidatedBlock(Block):
+    """A block with rows to validate with, whose costs are those of C = 1."""
+
+    held: Block | None = None
+
+
 class Request(NamedTuple):
     """What a round does for one class: the sums at `w`, or the start after so many sweeps."""
 
@@ -43,14 +58,16 @@ class Request(NamedTuple):
     curved: bool = False
     sweeps: int = 0
 
-    def of(self, block: Block, seed: int) -> Floats:
+    def of(self, block: ValidatedBlock, seed: int) -> Floats:
         if self.sweeps:
             return block.one_shot(seed, self.sweeps)
         losses, gradient, hessian = block.sums(self.w, task_threads(), self.curved)
-        return np.concatenate([gradient, [losses], () if hessian is None else hessian.reshape(-1)])
+        validated = block.held.sums(self.w, task_threads())[0] if block.held is not None else 0.0
+        matrix = () if hessian is None else hessian.reshape(-1)
+        return np.concatenate([gradient, [losses, validated], matrix])
 
     def size(self, n: int) -> int:
-        return n if self.sweeps else n + 1 + n * n * self.curved
+        return n if self.sweeps else n + 2 + n * n * self.curved
 
 
 class SparkBlocks:
@@ -67,7 +84,7 @@ class SparkBlocks:
         """Of all blocks together, in one round."""
         seed = self.seed
 
-        def part(blocks: list[Block]) -> Floats:
+        def part(blocks: list[ValidatedBlock]) -> Floats:
             return np.concatenate([request.of(blocks[request.task], seed) for request in requests])
 
         total = tree_sum(self.blocks.map(part), self.numbers, self.depth)
@@ -78,7 +95,7 @@ class SparkBlocks:
         """In the order of the blocks."""
         classes = self.classes
 
-        def part(blocks: list[Block]) -> MarginPart:
+        def part(blocks: list[ValidatedBlock]) -> MarginPart:
             signs = np.stack([block.y for block in blocks])
             codes = np.where(signs[0] > 0, 0, 1) if classes.tasks == 1 else signs.argmax(axis=0)
             scores = [
@@ -105,10 +122,12 @@ class OneTask:
     def __init__(self, spread: SparkBlocks, task: int, ask: Ask):
         self.spread, self.task, self.ask = spread, task, ask
         self.n_columns, self.seed = spread.n_columns, spread.seed
+        self.last: tuple[Floats, float] | None = None  # where sums were asked for, and the validation loss
 
     def sums(self, w: Floats, curved: bool = False) -> Sums:
         total, n = self.ask(Request(self.task, w, curved)), self.n_columns
-        return float(total[n]), total[:n], total[n + 1 :].reshape(n, n) if curved else None
+        self.last = w, float(total[n + 1])
+        return float(total[n]), total[:n], total[n + 2 :].reshape(n, n) if curved else None
 
     def one_shot(self, sweeps: int) -> Floats:
         return self.ask(Request(self.task, np.zeros(0), sweeps=sweeps))
@@ -133,16 +152,52 @@ class OneTask:
         return blocks.map(lambda some: some[task].svrg_steps(snapshot, w, *numbers)).of_one(number)
 
 
+class Validation:
+    """A callback that ends training once the mean loss of the rows to validate with no longer falls."""
+
+    def __init__(self, blocks: OneTask, weight: float, tol: float, also: Callback | None):
+        self.blocks, self.weight, self.tol, self.also = blocks, weight, tol, also
+        self.losses: list[float] = []
+        self.best: tuple[Floats, Progress] | None = None
+
+    def __call__(self, progress: Progress) -> bool:
+        stop = self.also is not None and bool(self.also(progress))
+        assert self.blocks.last is not None
+        w, loss = self.blocks.last[0], self.blocks.last[1] / self.weight
+        least = min(self.losses, default=np.inf)
+        self.losses.append(loss)
+        if loss < least:
+            self.best = w, progress
+        return stop or least - loss < self.tol * max(loss, 0.01)
+
+    def chosen(self, result: SolverResult) -> SolverResult:
+        """The point of the least loss, if training was ended for it."""
+        result.details["validation"] = self.losses
+        if result.status != STOPPED or self.best is None:
+            return result
+        w, progress = self.best
+        gap = progress.gap * abs(progress.primal)
+        return SolverResult.at(
+            EARLY, progress.primal, gap, result.iterations, result.solver, weights=w, details=result.details
+        )
+
+
 def _linear_blocks(
     machine: Sodm, classes: Classes, bias: float, total_cost: float, block: RowBlock
-) -> list[Block]:
+) -> list[ValidatedBlock]:
     """The block for every task; they share rows and costs."""
     costs = machine.costs(classes.row_weights(block))
     share = float(costs.sum() / total_cost)
-    return [
-        Block(block.rows, bias, classes.signs(block, task), costs, machine.loss(), share, block.number)
-        for task in range(classes.tasks)
-    ]
+    held, made = block.held, []
+    for task in range(classes.tasks):
+        about = block.rows, bias, classes.signs(block, task), costs, machine.loss(), share, block.number
+        others = None
+        if held is not None:
+            signs = classes.signs(held, task)
+            weights = classes.row_weights(held) / (1 - machine.options.theta) ** 2
+            others = Block(held.rows, bias, signs, weights, machine.loss(), 0.0)
+        made.append(ValidatedBlock(*about, held=others))
+    return made
 
 
 def column_factors(blocks: Spread, whole: Whole, depth: int) -> Floats:
@@ -184,6 +239,7 @@ def solve_linear(
     depth: int,
     control: Control,
     start: WarmStart | None = None,
+    validation_tol: float = 0.0,
 ) -> tuple[list[SolverResult], list[MarginPart]]:
     """For every task the weights (the bias column's last), and the margins of the rows."""
     spread = SparkBlocks(blocks, machine, whole, n_features, bias, depth)
@@ -196,18 +252,27 @@ def solve_linear(
         "dsvrg": partial(solve_dsvrg, eta=options.eta, inner_steps=options.inner_steps),
     }
     solve = solvers[solver]
-    if n_tasks == 1:
-        alone = OneTask(spread, 0, lambda request: spread.answer([request])[0])
-        results = [solve(alone, control, start)]
-    else:
-        if solver == "dsvrg":
-            raise ParameterError(f"solver dsvrg is for two classes, found {n_tasks}")
+    if n_tasks > 1 and solver == "dsvrg":
+        raise ParameterError(f"solver dsvrg is for two classes, found {n_tasks}")
 
-        def solver_of(task: int) -> Callable[[Ask], SolverResult]:
+    def solver_of(task: int) -> Callable[[Ask], SolverResult]:
+        told = control.callback
+        if n_tasks > 1:
             told = control.told(lambda progress: replace(progress, task=task + 1, tasks=n_tasks))
-            own = control.part(max_iter=control.max_iter, callback=told)
-            return lambda ask: solve(OneTask(spread, task, ask), own, start)
 
+        def solve_task(ask: Ask) -> SolverResult:
+            blocks = OneTask(spread, task, ask)
+            if not whole.held_weight:
+                return solve(blocks, control.part(max_iter=control.max_iter, callback=told), start)
+            validation = Validation(blocks, whole.held_weight, validation_tol, told)
+            own = control.part(max_iter=control.max_iter, callback=validation)
+            return validation.chosen(solve(blocks, own, start))
+
+        return solve_task
+
+    if n_tasks == 1:
+        results = [solver_of(0)(lambda request: spread.answer([request])[0])]
+    else:
         results = side_by_side([solver_of(task) for task in range(n_tasks)], spread.answer)
     finite = all(np.isfinite(result.primal) for result in results)
     return results, spread.margins([result.weights for result in results]) if finite else []

@@ -42,6 +42,7 @@ def train_blocks(
     standardize: bool = False,
     init: Model | None = None,
     engine: str = JOBS,
+    validation_tol: float = 0.0,
 ) -> Model:
     """Train on pairs of a RowBlock or Fault and its summary, of `files` or of a data frame; `depth`: of the
     tree of sums.
@@ -49,11 +50,12 @@ def train_blocks(
     `standardize` (linear machines): columns are divided by their standard deviations, and so are the weights
     afterwards; objective and gap are those of the divided columns. A column that never changes has no weight.
     `init`: a linear machine to begin from. `engine`: a job for every round, or one barrier stage for all of
-    them, which tells of its progress only afterwards.
+    them, which tells of its progress only afterwards. `validation_tol`: part of the loss of the rows to
+    validate with by which it must fall for training to go on.
     """
     started = time.perf_counter()
     check_options(options, engine)
-    settings = Settings(options.but(callback=None), depth, files, standardize, init)
+    settings = Settings(options.but(callback=None), depth, files, standardize, init, validation_tol)
     if engine == BARRIER:
         model, told = _train_in_stage(settings, blocks, started)
         if options.callback is not None:
@@ -73,6 +75,7 @@ class Settings(NamedTuple):
     files: bool
     standardize: bool
     init: Model | None
+    validation_tol: float
 
 
 def _train_in_stage(settings: Settings, blocks: Spread, started: float) -> tuple[Model, list[Progress]]:
@@ -96,7 +99,7 @@ def _train_in_stage(settings: Settings, blocks: Spread, started: float) -> tuple
 
 def _train_spread(settings: Settings, blocks: Spread, spent: float, callback: Callback | None) -> Model:
     """`spent`: seconds before this."""
-    options, depth, _, standardize, init = settings
+    options = settings.options
     started = time.perf_counter() - spent
     control = Control(options.tol, options.max_iter, options.time_limit, callback, started)
     kept = blocks.kept()
@@ -104,18 +107,20 @@ def _train_spread(settings: Settings, blocks: Spread, spent: float, callback: Ca
         problem, rows = _problem_of(kept, settings)
         whole, formula = problem.whole, problem.formula
         with np.errstate(over="ignore", invalid="ignore"):  # seen in the objective
-            results, function, margins, notes = _train(rows, problem, depth, control, standardize, init)
+            results, function, margins, notes = _train(rows, problem, control, settings)
     finally:
         kept.release()
     parameters = all_parameters(problem.machine.parameters(), formula, options)
     labels = whole.classes.labels
     scheme = "binary" if whole.classes.tasks == 1 else "ovr"
     model = Model(options.machine, formula, labels, whole.n_features, function, parameters, {}, scheme=scheme)
-    counts = {
+    counts: dict[str, Any] = {
         "blocks": whole.n_blocks,
         "class_rows": list(whole.class_rows),
         "right": [sum(part.right[side] for part in margins) for side in range(len(labels))],
     }
+    if whole.held_weight:
+        counts["validation"] = [result.details["validation"] for result in results]
     seconds = time.perf_counter() - started
     entries = {
         "rows": whole.n_rows,
@@ -139,27 +144,23 @@ def _problem_of(kept: Kept, settings: Settings) -> tuple[ClusterProblem, Spread]
     rows = kept.objects
     if len({summary.n_features for summary in summaries}) > 1:
         width = whole.n_features
-        rows = rows.map(lambda block: replace(block, rows=block.rows.with_features(width)))
+        rows = rows.map(lambda block: block.with_rows(lambda some: some.with_features(width)))
     return ClusterProblem(machine, formula, whole), rows
 
 
-def _train(
-    blocks: Spread,
-    problem: ClusterProblem,
-    depth: int,
-    control: Control,
-    standardize: bool,
-    init: Model | None,
-) -> Trained:
+def _train(blocks: Spread, problem: ClusterProblem, control: Control, settings: Settings) -> Trained:
+    _, depth, _, standardize, init, validation_tol = settings
     machine, formula, whole = problem.machine, problem.formula, problem.whole
     if formula.name == "linear":
         n_features, bias = whole.n_features, formula.bias
         factors = np.ones(n_features)
         if standardize:
             factors = column_factors(blocks, whole, depth)
-            blocks = blocks.map(lambda block: replace(block, rows=scaled_columns(block.rows, factors)))
+            blocks = blocks.map(lambda block: block.with_rows(lambda rows: scaled_columns(rows, factors)))
         start = None if init is None else WarmStart(_first_weights(init, whole, bias, factors))
-        results, margins = solve_linear(blocks, machine, whole, n_features, bias, depth, control, start)
+        results, margins = solve_linear(
+            blocks, machine, whole, n_features, bias, depth, control, start, validation_tol
+        )
         _require_finite(results)
         found = np.stack([result.weights for result in results], axis=1)
         weights = factors[:, None] * found[:n_features]  # of the columns as they were
@@ -169,7 +170,7 @@ def _train(
         )
         return results, function, margins, {}
     if machine.options.approx == "nystrom":
-        return _train_nystrom(blocks, machine, formula, whole, depth, control)
+        return _train_nystrom(blocks, machine, formula, whole, depth, control, validation_tol)
     if whole.classes.tasks > 1:
         n_classes = whole.classes.tasks
         raise ParameterError(
@@ -199,7 +200,13 @@ def _first_weights(init: Model, whole: Whole, bias: float, factors: Floats) -> F
 
 
 def _train_nystrom(
-    blocks: Spread, machine: Sodm, formula: KernelFormula, whole: Whole, depth: int, control: Control
+    blocks: Spread,
+    machine: Sodm,
+    formula: KernelFormula,
+    whole: Whole,
+    depth: int,
+    control: Control,
+    validation_tol: float,
 ) -> Trained:
     options = machine.options
     found = find_landmarks(blocks, whole, formula, options.rank or USUAL_RANK, options.seed)
@@ -209,7 +216,9 @@ def _train_nystrom(
         diagonal, left = (math.fsum(trace[k] for _, trace in traces) for k in range(2))
         rank = found.rows.n_rows
         numbered = replace(whole, first_rows={number: 0 for number, _ in traces})
-        results, margins = solve_linear(kept.objects, machine, numbered, rank, 0.0, depth, control)
+        results, margins = solve_linear(
+            kept.objects, machine, numbered, rank, 0.0, depth, control, None, validation_tol
+        )
     finally:
         kept.release()
     _require_finite(results)

@@ -390,6 +390,39 @@ def test_training_begins_from_a_model_and_tells_how_it_went(spark, model):
         machine.fit(frame(spark, X, Y > 0))
 
 
+@pytest.mark.parametrize("engine", ["jobs", "barrier"])
+def test_validation_ends_training_early(spark, engine):
+    """Rows to validate with are not trained on, and the point of their least loss is the model."""
+    held = np.arange(len(Y)) % 4 == 0
+    data = frame(spark, X, Y, held).withColumn("held", F.col("weight") > 0)
+    options = {"C": 1.0, "tol": 1e-8, "validationIndicatorCol": "held", "engine": engine}
+    early = fitted(data, validationTol=0.05, **options)
+    found = early.summary.validationHistory
+    assert early.report["status"] == "early" and early.report["rows"] == (~held).sum()
+    assert len(found) == len(early.summary.objectiveHistory) >= 2
+    best = early.summary.objectiveHistory[int(np.argmin(found))]
+    reference = odmlib.train(X[~held], Y[~held], kernel="linear", C=1.0, tol=1e-8)
+    assert early.report["primal"] == best >= reference.report["primal"] * (1 - 1e-7)
+    late = fitted(data, validationTol=0.0, **options)
+    assert late.report["status"] in ("early", "converged")
+    assert min(late.summary.validationHistory) <= min(found)
+    # the mean loss itself, of the machine that is the model
+    margins = Y[held] * (X[held] @ early.coefficients.array + early.intercept)
+    below, above = np.maximum(0.8 - margins, 0), np.maximum(margins - 1.2, 0)
+    loss = (below**2 + 0.5 * above**2) / 0.8**2
+    assert loss.mean() == pytest.approx(min(found), rel=1e-6)
+
+
+def test_what_validation_is_not_for(spark):
+    data = frame(spark, X[:8], Y[:8]).withColumn("held", F.lit(True))
+    with pytest.raises(odmlib.ParameterError, match="the data have no rows"):
+        fitted(data, validationIndicatorCol="held")
+    with pytest.raises(odmlib.ParameterError, match="must hold true and false"):
+        fitted(data, validationIndicatorCol="weight")
+    with pytest.raises(odmlib.ParameterError, match="not available for kernels by levels"):
+        fitted(data, validationIndicatorCol="held", kernel="rbf")
+
+
 def test_limit_of_rounds_is_told(spark):
     with pytest.warns(odmlib.ConvergenceWarning, match="limit of 1 iterations"):
         model = fitted(frame(spark, X[:50], Y[:50]), C=10.0, maxIter=1, tol=1e-9)
