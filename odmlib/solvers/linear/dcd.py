@@ -43,7 +43,7 @@ class DcdTuning:
     first_forecast: int = 20  # sweeps before the rate of descent is judged
     slice_nonzeros: int = 5_000_000  # some tens of milliseconds between two looks at the clock
     # the next certificate comes when the gap, at its rate, should be small enough, and at the latest after
-    # so many times the sweeps until now. 1.2 without a look at the gap spent a third of the time on certificates
+    # so many times the sweeps until now. 1.2 without a look at the gap spent a third of the time on them
     check_growth: float = 1.5
     early_checks: int = 5  # sweeps with a certificate each, before that
     mean_sweeps: int = 5  # between two looks at ODM^L's margin mean
