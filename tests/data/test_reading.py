@@ -3,8 +3,6 @@
 import io
 import lzma
 import random
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 from odmlib.data.reading import parse_rows, parse_stream, read_data, read_dataset
 from odmlib.errors import DataFormatError, ModelFormatError, ParameterError
 from tests.reference import Refused, parse_libsvm
+from tests.turns import turns_during
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 LARGEST = 2**31 - 1
@@ -469,26 +468,12 @@ def test_one_line_longer_than_any_block():
 
 def test_reading_releases_the_interpreter_lock():
     data = (b"1 " + b" ".join(b"%d:0.12345678901234567" % k for k in range(1, 100)) + b"\n") * 4000
-    counted = 0
-    done = threading.Event()
 
-    def count():
-        nonlocal counted
-        while not done.is_set():
-            counted += 1
-            time.sleep(0)
-
-    thread = threading.Thread(target=count)
-    thread.start()
-    try:
-        time.sleep(0.01)
-        before = counted
+    def parse():
         parse_stream(io.BytesIO(data), "data", threads=1, block_bytes=1 << 25)
-        during = counted - before
-    finally:
-        done.set()
-        thread.join()
-    assert during > 2  # with the lock held: 0 or 1; on a busy machine few of the free turns are taken
+
+    found = turns_during(parse, lambda turns, seconds: turns > 2)
+    assert found[0] > 2, found
 
 
 def test_a_file_object_that_fails_midway():

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from odmlib.errors import ParameterError
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel, float32_is_too_coarse
 from tests.reference_kernel import kernel_matrix, random_rows
+from tests.turns import turns_during
 
 FORMULAS = [
     KernelFormula("linear"),
@@ -199,21 +199,8 @@ def test_squared_norms_with_empty_rows_at_the_end():
 def test_other_python_threads_run_while_a_block_is_computed():
     data = Dataset.from_any(np.random.default_rng(5).random((4000, 200)))
     kernel = Kernel(KernelFormula("rbf", gamma=0.001), data)
-    counted, running = 0, True
-
-    def count():
-        nonlocal counted
-        while running:
-            counted += 1
-
-    counter = threading.Thread(target=count)
-    counter.start()
-    before = counted
-    kernel.block(range(1500))
-    after = counted
-    running = False
-    counter.join()
-    assert after > before
+    found = turns_during(lambda: kernel.block(range(1500)), lambda turns, seconds: turns > 2)
+    assert found[0] > 2, found
 
 
 INTERRUPTED = """
@@ -225,9 +212,14 @@ from odmlib.kernels.kernel import Kernel
 data = Dataset.from_any(np.random.default_rng(5).random((4000, 400)))
 kernel = Kernel(KernelFormula("rbf", gamma=0.0001), data)
 out = np.empty((4000, 4000), dtype=np.float32)
-threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+begun = threading.Event()
+def interrupt():
+    begun.wait()
+    os.kill(os.getpid(), signal.SIGINT)
 try:
+    threading.Thread(target=interrupt).start()
     while True:
+        begun.set()
         kernel.block(np.arange(4000), out)
 except KeyboardInterrupt:
     print("interrupted")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -232,11 +231,9 @@ def test_callback_ends_the_search_and_time_limit_too():
 
     result = grid_search(X, y, folds=3, tell=tell)
     assert result.points == heard and len(heard) == 4 and not result.complete
-    X, y = sample(2000)
-    started = time.process_time()
-    result = grid_search(X, y, folds=5, time_limit=0.3)
-    assert time.process_time() - started < 20
-    assert not result.complete
+    heard.clear()
+    result = grid_search(X, y, folds=3, time_limit=1e-9, tell=tell)
+    assert result.points == heard == [] and not result.complete
 
 
 def test_ranges():
