@@ -22,10 +22,10 @@ def done(task):
 
 
 class Book:
-    """Solves nothing, and notes who was at work together."""
+    """Solves nothing, and notes who was at work together. No task ends before `together` have met."""
 
-    def __init__(self, sizes, seconds=0.003):
-        self.sizes, self.seconds = sizes, seconds
+    def __init__(self, sizes, together=1):
+        self.sizes, self.together, self.met = sizes, together, threading.Event()
         self.lock, self.active, self.most, self.most_bytes = threading.Lock(), set(), 0, 0
         self.shares, self.kept = {}, {}
 
@@ -35,7 +35,9 @@ class Book:
             self.shares[task.output] = threads
             self.most = max(self.most, len(self.active))
             self.most_bytes = max(self.most_bytes, sum(self.sizes[output] for output in self.active))
-        time.sleep(self.seconds)
+            if self.most >= self.together:
+                self.met.set()
+        assert self.met.wait(300)
         with self.lock:
             self.active.remove(task.output)
         return done(task)
@@ -56,7 +58,7 @@ class Book:
 
 
 def test_small_tasks_fill_the_threads():
-    book = Book([1] * 12, seconds=0.05)  # long enough for three to meet on a busy machine
+    book = Book([1] * 12, together=3)
     book.run(threads=3, budget=100)
     assert book.most == 3
     assert [book.shares[output] for output in (0, 5)] == [1, 1]
@@ -65,7 +67,7 @@ def test_small_tasks_fill_the_threads():
 
 def test_memory_is_never_exceeded():
     sizes = np.random.default_rng(0).integers(1, 60, size=40).tolist()
-    book = Book(sizes, seconds=0.002)
+    book = Book(sizes, together=2)
     book.run(threads=8, budget=100)
     assert book.most_bytes <= 100
     assert book.most > 1
