@@ -66,7 +66,7 @@ test-asan:
 	ODMLIB_SANITIZE=1 $(MAKE) VENV=.venv-asan TEST_EXTRAS=test .venv-asan/installed-test
 	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 		UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTHONMALLOC=malloc ODMLIB_SANITIZE=1 \
-		.venv-asan/bin/pytest --capture=sys -o timeout=1200 $(TESTS)
+		.venv-asan/bin/pytest --capture=sys -o timeout=1800 $(TESTS)
 
 # the thread pool alone, under ThreadSanitizer: threads, jobs inside of jobs, forks
 test-tsan: $(VENV)/installed-test

@@ -142,7 +142,7 @@ def run_command(place: str, command: str, expected: str) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         env=os.environ | {"PATH": f"{tool_folder()}:{os.environ['PATH']}", "PYTHONPATH": package_folder()},
-        timeout=100,
+        timeout=300,
         check=False,
     )
     said = f"{place}: {command.strip()}\nsaid\n{result.stdout}\nexit code {result.returncode}"

@@ -137,7 +137,7 @@ def test_manual_builds_without_warnings(tmp_path):
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": package_folder()},
-        timeout=110,
+        timeout=300,
         check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr

@@ -129,7 +129,7 @@ def run_script(script, **options):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-c", code]
     return subprocess.run(
-        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, timeout=60, **options
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, timeout=300, **options
     )
 
 

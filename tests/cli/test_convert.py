@@ -33,7 +33,7 @@ def their_lines(test: Path | str, model: str) -> bytes:
     """What the program that the model is for writes."""
     key = Path(model).read_bytes().split()[0].decode()
     subprocess.run(
-        [program(PREDICTORS[key]), test, model, "theirs"], check=True, capture_output=True, timeout=60
+        [program(PREDICTORS[key]), test, model, "theirs"], check=True, capture_output=True, timeout=300
     )
     return Path("theirs").read_bytes()
 
@@ -69,7 +69,7 @@ def test_their_programs_predict_as_ours(tools, name, options, form):
 @pytest.mark.parametrize("name", ["rings.txt", "iris.txt"])
 def test_models_of_svm_train(tools, options, name):
     trainer = program("svm-train")
-    subprocess.run([trainer, "-q", *options.split(), DATA / name, "m"], check=True, timeout=60)
+    subprocess.run([trainer, "-q", *options.split(), DATA / name, "m"], check=True, timeout=300)
     theirs = their_lines(DATA / name, "m")
     assert converted(tools, "m", "ours.model").code == 0
     assert tools.predict("-q", DATA / name, "ours.model", "ours").code == 0
@@ -83,7 +83,7 @@ def test_models_of_svm_train(tools, options, name):
 def test_models_of_liblinear_train(tools, options, name):
     trainer = program("liblinear-train")
     subprocess.run(
-        [trainer, "-q", *options.split(), DATA / name, "m"], check=True, capture_output=True, timeout=60
+        [trainer, "-q", *options.split(), DATA / name, "m"], check=True, capture_output=True, timeout=300
     )
     theirs = their_lines(DATA / name, "m")
     assert converted(tools, "m", "ours.model").code == 0
@@ -95,7 +95,7 @@ def test_features_that_no_vector_has_count_as_in_libsvm(tools):
     """In rbf a new feature is a distance; odm-predict must not cut it off for a model of LIBSVM."""
     Path("d").write_text("1 1:1\n-1 1:-1\n")
     Path("t").write_text("1 1:0.01 7:100\n-1 1:-1 3:0.2\n")
-    subprocess.run([program("svm-train"), "-q", "-g", "1", "d", "m"], check=True, timeout=60)
+    subprocess.run([program("svm-train"), "-q", "-g", "1", "d", "m"], check=True, timeout=300)
     theirs = their_lines("t", "m")
     assert converted(tools, "m", "o").code == 0
     code, _, err = tools.predict("--scores -q t o ours")

@@ -60,7 +60,7 @@ def program_lines(test: Path) -> list[list[str]]:
     Path("main.c").write_text(PROGRAM)
     compile_c(compiler_or_skip(), "main.c", "m.c", "-o", "program", "-lm")
     with open(test, "rb") as stream:
-        out = subprocess.run(["./program"], stdin=stream, capture_output=True, timeout=60, check=True).stdout
+        out = subprocess.run(["./program"], stdin=stream, capture_output=True, timeout=300, check=True).stdout
     return [line.split() for line in out.decode().splitlines()]
 
 

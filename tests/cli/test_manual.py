@@ -16,7 +16,7 @@ PARSERS = {parser.prog: parser for parser in parsers()}
 
 
 def output_of(*words: str) -> str:
-    result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert (result.returncode, result.stderr) == (0, ""), words
     return result.stdout
 

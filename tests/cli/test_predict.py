@@ -239,7 +239,7 @@ def test_rows_of_a_pipe_are_answered_before_it_ends(tools):
         process.stdin.close()
         assert process.stdout.read() == b""
         assert process.stderr.read().startswith(b"odm-predict: <stdin>:3:5: ")
-        assert process.wait(60) == 1
+        assert process.wait(300) == 1
 
 
 def test_a_fault_late_in_a_file_leaves_no_output(tools):

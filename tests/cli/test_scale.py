@@ -404,7 +404,7 @@ def test_reader_that_leaves_is_no_error(long_file):
     assert process.stdout.readline().startswith(b"1 1:-1 2:-1 ")
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=300) == 0
     process.stderr.close()
 
 
@@ -426,7 +426,7 @@ def test_signals_while_reading_leave_nothing_behind(tmp_path, number, code, word
     )  # more than a pipe holds: once it is taken, reading has begun
     process.stdin.flush()
     process.send_signal(number)
-    assert process.wait(timeout=30) == code
+    assert process.wait(timeout=300) == code
     assert process.stderr.read() == b"odm-scale: " + word + b"\n"
     assert process.stdout.read() == b""
     assert os.listdir(tmp_path) == []
@@ -438,7 +438,7 @@ def test_signals_while_writing(tmp_path, long_file, number, code):
     process = start("-s", tmp_path / "r", long_file, stdout=subprocess.PIPE)
     assert process.stdout.read(1) == b"1"  # now it waits for us to take more
     process.send_signal(number)
-    assert process.wait(timeout=30) == code
+    assert process.wait(timeout=300) == code
     assert process.stderr.read().count(b"\n") == 1
     assert os.listdir(tmp_path) == ["r"]  # complete: it is written before the output
     assert Scaling.read(tmp_path / "r").maximum.tolist() == [60_000, 3.6e9, 6]

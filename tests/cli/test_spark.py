@@ -140,7 +140,7 @@ def test_a_directory_becomes_a_model_file(tools, shared_session):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_tool_itself_and_ctrl_c(tmp_path):
     pytest.importorskip("pyspark", reason="pyspark is not installed")
     if shutil.which("java") is None:
@@ -156,7 +156,7 @@ def test_the_tool_itself_and_ctrl_c(tmp_path):
         with subprocess.Popen([*words, "-c", "1000", "-e", "1e-12", WDBC, "n"], **here) as process:
             time.sleep(seconds)
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=300)
             assert process.returncode == 130
             assert said == b"odm-train: interrupted\n"
     assert os.listdir(tmp_path) == ["m"]

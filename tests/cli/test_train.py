@@ -69,7 +69,7 @@ def test_packed_and_piped_input_gives_the_same_bytes(tools, pack):
 
 def test_real_pipe():
     with start("train", "-q", "-t", "0", "-", "m", stdin=-1) as process:
-        out, err = process.communicate(TOY.read_bytes(), timeout=60)
+        out, err = process.communicate(TOY.read_bytes(), timeout=300)
     assert (process.returncode, out, err) == (0, b"", b"")
     assert run("train", "-q", "-t", "0", "toy.txt", "m2").returncode == 0
     assert Path("m").read_bytes() == Path("m2").read_bytes()

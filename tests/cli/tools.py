@@ -75,7 +75,7 @@ def run_python(script: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env=environment(),
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

@@ -33,7 +33,7 @@ def contents(source):
 
 
 def run(code, **options):
-    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60, **options)
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=300, **options)
 
 
 # ------------------------------------------------------------------------------------ input
@@ -324,7 +324,7 @@ def test_a_full_standard_output_is_noticed_once():
             cwd=ROOT,
             stdout=full,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=300,
         )
     assert (result.returncode, result.stderr) == (1, b"[Errno 28] No space left on device: '<stdout>'\n")
 
@@ -339,7 +339,7 @@ def test_standard_output(name, tmp_path):
     )
     assert run(code).stdout == b"before\nnew\nafter\n"
     with (tmp_path / "out").open("wb") as file:
-        subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=file, check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=file, check=True, timeout=300)
     assert (tmp_path / "out").read_bytes() == b"before\nnew\nafter\n"
 
 
@@ -363,7 +363,7 @@ def test_broken_pipe_is_raised():
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     process.stdout.close()
-    assert process.wait(60) == 7
+    assert process.wait(300) == 7
     assert process.stderr.read() == b""
     process.stderr.close()
 
@@ -435,7 +435,7 @@ def test_leavings_of_killed_processes_are_removed(tmp_path):
     path = tmp_path / "out"
     path.write_bytes(b"old")
     for _ in range(2):
-        subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=ROOT, timeout=60)
+        subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=ROOT, timeout=300)
         assert path.read_bytes() == b"old"
         assert len(litter(tmp_path)) == 1  # the second one removes that of the first
     write(path)

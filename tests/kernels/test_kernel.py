@@ -231,7 +231,7 @@ def run_python(code, **environment):
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, **environment},
     )
     assert finished.returncode == 0, finished.stderr

@@ -84,6 +84,6 @@ def test_a_fork_after_training_can_train():
     try:
         assert queue.get(timeout=300) == expected
     finally:
-        child.join(timeout=60)
+        child.join(timeout=300)
         if child.is_alive():
             child.kill()

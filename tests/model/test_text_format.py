@@ -687,6 +687,6 @@ def test_claimed_sizes_take_no_memory():
         input=text_of(make_model()),
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert (result.stdout, result.stderr) == (b"fine\n", b"")

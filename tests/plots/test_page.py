@@ -161,7 +161,7 @@ def titled(page: Path, folder: Path) -> str:
         "--dump-dom", page.as_uri(),
     ]  # fmt: skip
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     except subprocess.TimeoutExpired:
         pytest.skip("chromium does not answer here")
     found = re.search(r"<title>(.*?)</title>", result.stdout)

@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
             if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(300))  # rounds are slow where the machine is loaded
+                item.add_marker(pytest.mark.timeout(900))  # rounds are slow where the machine is loaded
             for rule in NOT_OURS:
                 item.add_marker(pytest.mark.filterwarnings(rule))
 

@@ -96,7 +96,7 @@ def test_arrays_and_numbers_are_features_too(spark, model):
         fitted(arrays.withColumn("features", F.array(F.lit(None).cast("double"))))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_on_spark_connect(model, tmp_path):
     """In a process of its own: classic and Connect sessions do not mix."""
     pytest.importorskip("grpc", reason="'pyspark[connect]' is not installed")
@@ -496,7 +496,7 @@ def test_wrong_parameters():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_on_a_cluster_of_processes(tmp_path):
     """Executors in processes of their own, as on several machines, that get odmlib as an archive."""
     if shutil.which("java") is None:

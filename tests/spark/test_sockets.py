@@ -20,7 +20,7 @@ def together(*calls):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(300)
         assert not thread.is_alive()
     return found
 

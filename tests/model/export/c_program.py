@@ -102,7 +102,7 @@ def compiler_or_skip(name: str = "") -> str:
 
 def compile_c(compiler: str, *words: str) -> None:
     result = subprocess.run(
-        [compiler, *STRICT, *words], capture_output=True, text=True, timeout=100, check=False
+        [compiler, *STRICT, *words], capture_output=True, text=True, timeout=300, check=False
     )
     assert result.returncode == 0 and not result.stderr, result.stderr[:2000]
 
@@ -152,4 +152,4 @@ def _run(folder: Path, name: str, driver: str, rows: np.ndarray, compiler: str) 
     program = str(folder / "program")
     compile_c(compiler, "-O1", str(folder / "main.c"), str(folder / f"{name}.c"), "-o", program, "-lm")
     given = np.ascontiguousarray(rows, dtype=np.float64).tobytes()
-    return subprocess.run([program], input=given, capture_output=True, timeout=110, check=True).stdout
+    return subprocess.run([program], input=given, capture_output=True, timeout=300, check=True).stdout

@@ -79,7 +79,7 @@ def test_noisy_data_are_given_to_newton():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_mnist_is_solved_by_newton_with_blocks():
     """780 columns, 10 classes: ascent alone was still at a gap of 0.08 after a hundred epochs."""
     X, y = real_set("mnist")
