@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
@@ -120,7 +121,10 @@ def session(master: str) -> Iterator[Any]:
                 raise OdmError(f"--spark {master}: {said or type(error).__name__}") from None
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own would ask Java first
-        yield spark
+        with warnings.catch_warnings():
+            # pyspark's words about the version of pandas are none of the user's business
+            warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+            yield spark
         spark.stop()
     except (Py4JError, PySparkException) as error:
         if (interruption := interruption_behind(error)) is not None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -139,6 +139,19 @@ def test_a_directory_becomes_a_model_file(tools, shared_session):
     assert not Path("m").exists()
 
 
+def programs_below(process):
+    """The command lines of the processes that this one has started, and they in their turn."""
+    parents, lines = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            parents[folder.name] = (folder / "stat").read_text().rpartition(") ")[2].split()[1]
+            lines[folder.name] = (folder / "cmdline").read_bytes()
+    below = {str(process)}
+    while more := {one for one, parent in parents.items() if parent in below} - below:
+        below |= more
+    return [lines[one] for one in below - {str(process)} if one in lines]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_tool_itself_and_ctrl_c(tmp_path):
@@ -152,9 +165,11 @@ def test_the_tool_itself_and_ctrl_c(tmp_path):
     assert (tmp_path / "m").exists()
     wrong = subprocess.run([*words[:-1], "nonsense", WDBC, "n"], check=False, **here)
     assert wrong.returncode == 1 and b"Master must either be" in wrong.stderr
-    for seconds in (3, 45):  # while Java starts, and while tasks run
+    for program in (b"java", b"pyspark.daemon"):  # while Java starts, and while tasks run
         with subprocess.Popen([*words, "-c", "1000", "-e", "1e-12", WDBC, "n"], **here) as process:
-            time.sleep(seconds)
+            while not any(program in line for line in programs_below(process.pid)):
+                assert process.poll() is None
+                time.sleep(0.01)
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=300)
             assert process.returncode == 130
