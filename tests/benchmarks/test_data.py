@@ -41,7 +41,9 @@ def mirror(tmp_path):
 
 
 @pytest.fixture
-def server(mirror):
+def server(mirror, monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *args):
             pass

@@ -42,5 +42,5 @@ def test_a_fault_ends_all(fault):
         side_by_side([sum_of(10), sum_of(4)], answer)
     left = [thread for thread in threading.enumerate() if thread.daemon and "run" in thread.name]
     for thread in left:
-        thread.join(10)
+        thread.join(300)
         assert not thread.is_alive()
