@@ -6,6 +6,7 @@ Every step is a make target (exit code 77: not possible here). The page at the e
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -48,6 +49,39 @@ RELEASE = [
     ["test-slow"],
 ]
 
+# Programs that tests compare odmlib with and that pip does not have, and Debian's packages of them.
+# gnuplot comes first: libsvm-tools would take the one with windows.
+TOOLS = {
+    "gnuplot": "gnuplot-nox",
+    "svm-train": "libsvm-tools",
+    "liblinear-train": "liblinear-tools",
+    "mandoc": "mandoc",
+    "tcc": "tcc",
+    "zsh": "zsh",
+    "fish": "fish",
+}
+
+
+def install_tools() -> None:
+    """For root on Debian; the tests of what is missing afterwards are skipped."""
+    missing = [package for program, package in TOOLS.items() if shutil.which(program) is None]
+    if not missing or os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return
+    apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=60"]
+    install = [[*apt, "install", "--yes", "--no-install-recommends", package] for package in missing]
+    for words in ([*apt, "update"], *install):
+        try:
+            subprocess.run(
+                words,
+                env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                timeout=120,
+                check=True,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"not installed: {error}", flush=True)
+
 
 def short(words: list[str]) -> str:
     """A step in one line."""
@@ -77,6 +111,7 @@ def run(words: list[str]) -> tuple[str, float, str]:
 
 def main() -> int:
     steps = RELEASE if sys.argv[1:] == ["release"] else CI
+    install_tools()
     results = [run(words) for words in steps]
     print(f"\nodmlib on {os.uname().sysname} {os.uname().machine}, Python {sys.version.split()[0]}\n")
     for words, (result, seconds, said) in zip(steps, results, strict=True):
