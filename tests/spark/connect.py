@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.types import DoubleType, StructType
 
 import odmlib
 from odmlib.spark import ODMClassificationModel, ODMClassifier
 
-PORT = 15002  # where `remote("local[2]")` has its server
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 DATA = Path(__file__).resolve().parent.parent.parent / "data" / "wdbc.txt"
 
@@ -23,6 +23,8 @@ DATA = Path(__file__).resolve().parent.parent.parent / "data" / "wdbc.txt"
 def main():
     warnings.simplefilter("ignore")
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # a server of pyspark's own tests has a free port; else it is 15002, which another suite may have taken
+    os.environ["SPARK_TESTING"] = "1"
     spark = (
         SparkSession.builder.remote("local[2]").config("spark.driver.extraJavaOptions", QUICK).getOrCreate()
     )
@@ -41,12 +43,13 @@ def main():
     options = {"kernel": "rbf", "gamma": 0.02, "C": 0.1, "approx": "nystrom", "rank": 20}
     kernel = ODMClassifier(**options).fit(data)
     odmlib.write_data("rows", X, y)
-    words = f"-q -s 6 -t linear -c 0.003 --spark sc://localhost:{PORT} rows m".split()
+    port = DefaultChannelBuilder.default_port()
+    words = f"-q -s 6 -t linear -c 0.003 --spark sc://localhost:{port} rows m".split()
     program = "import sys; from odmlib.cli.train import main; sys.exit(main())"
     clean = {
         name: value
         for name, value in os.environ.items()
-        if name not in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "PYSPARK_PYTHON")
+        if name not in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_TESTING", "PYSPARK_PYTHON")
     }
     subprocess.run([sys.executable, "-c", program, *words], check=True, env=clean, timeout=300)
     print(
