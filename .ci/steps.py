@@ -67,20 +67,22 @@ def install_tools() -> None:
     missing = [package for program, package in TOOLS.items() if shutil.which(program) is None]
     if not missing or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
-    apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=60"]
-    install = [[*apt, "install", "--yes", "--no-install-recommends", package] for package in missing]
-    for words in ([*apt, "update"], *install):
+    install = [["install", "--yes", "--no-install-recommends", package] for package in missing]
+    for words in (["update"], *install):
         try:
             subprocess.run(
-                words,
+                ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=30", "-o", "Acquire::http::Timeout=20", *words],
                 env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                timeout=120,
+                timeout=90,
                 check=True,
             )
-        except (OSError, subprocess.SubprocessError) as error:
+        except subprocess.CalledProcessError as error:
             print(f"not installed: {error}", flush=True)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            print(f"no programs for tests are installed: {error}", flush=True)
+            return
 
 
 def short(words: list[str]) -> str:
