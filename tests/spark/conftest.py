@@ -55,6 +55,9 @@ def new_session(master, **settings):
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",  # tasks fail on purpose
+        # a busy machine may keep a process waiting for longer than the usual 15 s and 120 s
+        "spark.python.authenticate.socketTimeout": "600s",
+        "spark.network.timeout": "1200s",
         "spark.driver.extraJavaOptions": QUICK_JAVA,
     }
     for name, value in {**usual, **settings}.items():
