@@ -65,7 +65,7 @@ def test_a_model_or_a_clear_error(machine, kernel):
             warnings.simplefilter("ignore", odmlib.FallbackWarning)
             try:
                 y = LABELS.get(machine, Y)
-                model = odmlib.train(rows, y, machine=machine, kernel=kernel, max_iter=300, **options)
+                model = odmlib.train(rows, y, machine=machine, kernel=kernel, max_iter=100, **options)
             except odmlib.OdmError as error:
                 assert "\n" not in str(error)
                 assert name not in ("as it is", "probabilities")
