@@ -16,7 +16,7 @@ import pytest
 
 from odmlib.cli import spark as cli_spark
 
-from ..spark.conftest import NOT_OURS, ROOT, spark  # noqa: F401
+from ..spark.conftest import NOT_OURS, ROOT, collect_what_is_not_ours, spark  # noqa: F401
 from .tools import command, environment
 
 WDBC = str(ROOT / "data" / "wdbc.txt")
