@@ -56,16 +56,20 @@ def main(argv: list[str] | None = None) -> int:
     names = list(STUDIES) if arguments.all else arguments.names
     if not names and (arguments.quick or arguments.sets or arguments.repeats or arguments.spark):
         parser.error("which study? Give its name, or --all")
+    spark = [name for name in names if STUDIES[name].needs_spark]
     if arguments.spark:
         os.environ[SPARK_MASTER] = arguments.spark
     elif arguments.all:
-        names = [name for name in names if not STUDIES[name].needs_spark]
-    elif any(STUDIES[name].needs_spark for name in names):
+        say(f"{', '.join(spark)}: left out, needs a Spark master (--spark)")
+        names = [name for name in names if name not in spark]
+    elif any(name in spark for name in names):
         parser.error("this study needs a Spark master, such as --spark 'local[{n}]'")
     known = {one for name in names for one in STUDIES[name].sets}
     for one in arguments.sets:
         if one not in known:
             parser.error(f"no set '{one}' in {', '.join(names)}{meant(one, known)}")
+    if arguments.sets:
+        names = [name for name in names if set(arguments.sets) & set(STUDIES[name].sets)]
     if not names:
         width = max(map(len, STUDIES))
         print(f"{'name':<{width}} {'hours':>6} {'sets':>7}  what it is")

@@ -120,6 +120,9 @@ def test_a_study_of_which_nothing_is_here(capsys, tmp_path, monkeypatch):
     assert main(["kmomd.figure2", "--out", str(tmp_path)]) == 1
     assert "kmomd.figure2: none of its sets is here" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.md"))
+    assert main(["--all", "--quick", "--sets", "colic", "--out", str(tmp_path)]) == 1
+    said = [line for line in capsys.readouterr().err.splitlines() if "none of its sets" in line]
+    assert len(said) == 2  # colic belongs to Tables 2 and 3 of ODM; the other studies are not asked for
 
 
 def test_ctrl_c_says_that_the_run_goes_on(capsys, tmp_path, here, monkeypatch):
