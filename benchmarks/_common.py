@@ -20,7 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -45,6 +45,13 @@ def parse_arguments(
     if hasattr(os, "sched_setaffinity"):  # also for the peers and all children
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     return arguments
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Mistakes are one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
 
 
 def interruptible(main: Callable[[], int]) -> int:

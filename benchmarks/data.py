@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
+import http.client
 import os
 import shutil
 import sys
@@ -160,9 +161,15 @@ def get(name: str, source: str | None = None, trust: bool = False) -> list[Path]
 
 
 def _get_file(file: str, folder: Path, source: str | None, trust: bool) -> Path:
+    from odmlib.errors import OdmError
+
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         fetched = _fetch(file, source, Path(scratch))
-        found, wanted = checksum(fetched), known_checksums().get(file)
+        try:
+            found, wanted = checksum(fetched), known_checksums().get(file)
+        except OdmError as error:
+            fault = str(error).replace(str(fetched), fetched.name)
+            raise SystemExit(f"{file}: the file cannot be read: {fault}") from None
         if found != wanted and not trust:
             reason = "has no known checksum" if wanted is None else "has another checksum than in data.tsv"
             raise SystemExit(f"{file}: the file {reason}; --trust keeps it")
@@ -172,6 +179,8 @@ def _get_file(file: str, folder: Path, source: str | None, trust: bool) -> Path:
 def _fetch(file: str, source: str | None, scratch: Path) -> Path:
     """A copy of the file under the first of its possible names that the source has."""
     if source is not None and "://" not in source:
+        if not Path(source).is_dir():
+            raise SystemExit(f"{source}: not a folder")
         for suffix in SUFFIXES:
             if (path := Path(source) / (file + suffix)).is_file():
                 return Path(shutil.copy(path, scratch))
@@ -188,14 +197,19 @@ def _fetch(file: str, source: str | None, scratch: Path) -> Path:
         except urllib.error.HTTPError as error:
             if error.code != 404:
                 raise SystemExit(f"{base}/{file}{suffix}: {error}") from None
-        except urllib.error.URLError as error:
-            raise SystemExit(f"{base}: {error.reason}") from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise SystemExit(f"{file}: {base}: {reason}; --from takes it from elsewhere") from None
     raise SystemExit(f"{file}: not at {base}")
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    from benchmarks._common import OneLineParser
+
+    parser = OneLineParser(
+        prog="python -m benchmarks.data",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command")
     fetch = commands.add_parser("get", help="fetch sets into $ODMLIB_DATA")
@@ -208,8 +222,9 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{name:<36} {'here' if is_here(name) else '-':<6} {' '.join(files_of(name))}")
         return 0
     for name in arguments.names:
-        for path in get(name, arguments.source, arguments.trust):
-            print(path)
+        new = get(name, arguments.source, arguments.trust)
+        for path in map(find, files_of(name)):
+            print(path if path in new else f"{path}: here already")
     return 0
 
 

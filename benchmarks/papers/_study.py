@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import data
+from odmlib.values import counted
 
 Cell = tuple[str, int, str]  # set, repeat, method
 Numbers = dict[str, float]
@@ -164,7 +165,7 @@ def page(study: Study, results: Results, quick: bool, folder: Path) -> str:
     lines = [f"# {study.name}: {study.title}", ""]
     names = [name for name in study.sets if any(cell[0] == name for cell in results)]
     done = repeats_run(results)
-    kind = f"{_several(done.values())} of {study.repeats_of(quick)} repeats on {len(names)} sets"
+    kind = f"{_several(done.values())} of {study.repeats_of(quick)} repeats on {counted(len(names), 'set')}"
     kind = f"`--quick`: {kind}, a coarse grid" if quick else kind
     lines += [f"Made by `python -m benchmarks.papers {study.name}{' --quick' * quick}` ({kind}).", ""]
     if study.note:

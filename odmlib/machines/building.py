@@ -116,6 +116,8 @@ def convergence_message(report: dict[str, Any], tol: float) -> str:
         "stalled": "; scale the features or lower C; a kernel that is not positive semidefinite "
         "can also cause this",
     }.get(report["status"], "")
+    if report.get("details", {}).get("diverged"):
+        reason, advice = "the steps with this eta grow without bound,", "; lower eta (--eta)"
     if tasks:
         failed = sum(task["status"] != CONVERGED for task in tasks)
         reason = f"in {failed} of {len(tasks)} tasks {reason},"

@@ -85,7 +85,7 @@ class Odml(Svm):
                 break
             C, last = tuning.factor * C, total
         raise ParameterError(
-            f"not separable, as far as one can tell: with C = {C:g} {below} rows still have a margin "
+            f"not separable, as far as one can tell: with C = {C:g}, {below} rows still have a margin "
             "below 1, which hard_margin (--hard-margin) forbids; leave it out and give C (-c), or scale the "
             "features"
         )

@@ -68,7 +68,7 @@ from odmlib.model.model import Model
 from odmlib.model.schemes import n_outputs
 from odmlib.model.text_writer import EXTRA_LENGTHS, EXTRAS, LISTS, MAGIC, VERSION, array_names
 from odmlib.names import CONVERTED, KERNELS, MACHINES, QUANTILES, SCHEMES, STATUSES
-from odmlib.parameters import MAX_DEGREE, PARAMETERS, parameter_names
+from odmlib.parameters import MAX_DEGREE, parameter_kind, parameter_names
 
 DATA_LINE = re.compile(rb"[-+.\deE]+([ \t]+\d+:|[ \t]*\r?\n|,|$)")  # a row of LIBSVM's format, or of CSV
 FOREIGN_KEYS = {b"svm_type": "libsvm", b"solver_type": "liblinear"}  # of their headers
@@ -313,9 +313,9 @@ class ModelReader:
 
     def _parameters(self, machine: str) -> tuple[KernelFormula, dict[str, Any]]:
         kernel = self.take("kernel", _one_of(KERNELS), "a kernel: " + ", ".join(KERNELS))
+        kinds = {name: parameter_kind(machine, name) for name in parameter_names(machine)}
         parameters = {
-            name: self.take_if_known(name, PARAMETERS[name].checked, PARAMETERS[name].expected)
-            for name in parameter_names(machine)
+            name: self.take_if_known(name, kind.checked, kind.expected) for name, kind in kinds.items()
         }
         if parameters["bias"] is None:
             raise self.fault("'bias' is missing from the header")

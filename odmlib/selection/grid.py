@@ -27,13 +27,14 @@ from odmlib.selection.cross_validation import cross_validate, cross_validate_tar
 from odmlib.selection.leave_one_out import check_machine
 from odmlib.selection.path_run import FoldPaths, PathRun, Rate, RateCallback, leave_one_out_rates
 from odmlib.solvers.control import Control, Progress
+from odmlib.values import Number
 
 # what can be searched, in the order of result files; the first four of them in powers of two
 AXES = ("C", "gamma", "lambda1", "lambda2", "nu", "theta", "epsilon")
 POWERS = AXES[:4]
 LOG2C, LOG2G = (-5.0, 15.0, 2.0), (3.0, -15.0, -2.0)  # grid.py's: begin, end, step
 # of the others; and of the exponents that a search goes on to by itself
-BOUNDS = {"nu": (0.0, 1.0), "theta": (0.0, math.nextafter(1, 0)), "epsilon": (0.0, math.inf)}
+BOUNDS = {"nu": (0.0, math.inf), "theta": (0.0, math.nextafter(1, 0)), "epsilon": (0.0, math.inf)}
 MOST_POWER = 30.0
 RATE_DIGITS = 6  # of a percentage, as svm-train prints it
 
@@ -64,6 +65,7 @@ class GridResult:
     best: GridPoint | None = None
     seconds: float = 0.0
     lower_is_better: bool = False  # regression, whose rates are errors
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=lambda: BOUNDS, repr=False)
 
     @property
     def complete(self) -> bool:
@@ -237,7 +239,8 @@ def search_rates(
     found = {point.key: point for point in known if set(point.parameters) == set(axes)}
     grid = {name: list(values) for name, values in axes.items()}
     n_points = math.prod(len(values) for values in grid.values())
-    result = GridResult(dict(grid), n_points, lower_is_better=lower_is_better)
+    bounds = bounds_of(options)
+    result = GridResult(dict(grid), n_points, lower_is_better=lower_is_better, bounds=bounds)
     started = time.perf_counter()
 
     def take(point: GridPoint) -> None:
@@ -281,7 +284,7 @@ def search_rates(
         for turn in range(1, refine + 1):
             if not result.complete or result.best is None:
                 break
-            validate_more(_around(result.best, grid, 0.5**turn))
+            validate_more(_around(result.best, grid, 0.5**turn, bounds))
     except _Stopped:
         pass
     result.seconds = time.perf_counter() - started
@@ -358,7 +361,18 @@ def on_axis(name: str, value: float) -> float:
     return math.log2(value) if name in POWERS else value
 
 
-def _around(best: GridPoint, axes: Mapping[str, Sequence[float]], part: float) -> dict[str, list[float]]:
+def bounds_of(options: TrainOptions) -> dict[str, tuple[float, float]]:
+    """BOUNDS, with the end of nu that a machine has."""
+    own = options.declaration.kinds.get("nu")
+    return BOUNDS | ({"nu": (own.low, own.high)} if isinstance(own, Number) else {})
+
+
+def _around(
+    best: GridPoint,
+    axes: Mapping[str, Sequence[float]],
+    part: float,
+    bounds: Mapping[str, tuple[float, float]],
+) -> dict[str, list[float]]:
     """Three values per parameter: the best, and one at `part` of the grid's step on either side."""
     finer = {}
     for name, values in axes.items():
@@ -372,7 +386,7 @@ def _around(best: GridPoint, axes: Mapping[str, Sequence[float]], part: float) -
         if name in POWERS:
             finer[name] = [2.0**place for place in around]
         else:
-            low, high = BOUNDS[name]
+            low, high = bounds[name]
             finer[name] = [place for place in around if low <= place <= high]
     return finer
 
@@ -393,7 +407,7 @@ def edges(result: GridResult) -> dict[str, float]:
         if any(places[0] < place < places[-1] for place in equals):
             continue
         following = 2 * here - places[1 if here == places[0] else -2]
-        low, high = BOUNDS.get(name, (-MOST_POWER, MOST_POWER))
+        low, high = result.bounds.get(name, (-MOST_POWER, MOST_POWER))
         if low <= following <= high:
             found[name] = 2.0**following if name in POWERS else round(following, 12)
     return found

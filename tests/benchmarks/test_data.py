@@ -84,6 +84,28 @@ def test_what_is_not_known_is_not_kept(own, mirror, kind, request):
         data.get("missing", source)
 
 
+def test_faults_are_one_line(own, mirror, capsys, monkeypatch):
+    (mirror / "tiny.libsvm.xz").write_bytes(b"no xz")
+    with pytest.raises(SystemExit, match=r"tiny: the file cannot be read: .*xz"):
+        data.get("tiny", str(mirror))
+    with pytest.raises(SystemExit, match="nowhere: not a folder"):
+        data.get("tiny", str(mirror / "nowhere"))
+    with pytest.raises(SystemExit, match=r"tiny: .* refused.* --from takes it from"):
+        data.get("tiny", "http://127.0.0.1:9")
+    assert list(own.iterdir()) == []
+    (mirror / "tiny.libsvm.xz").write_bytes(lzma.compress(TEXT.encode()))
+    for _ in range(2):
+        assert data.main(["get", "tiny", "--from", str(mirror)]) == 0
+    path = own / "tiny.libsvm.xz"
+    assert capsys.readouterr().out == f"{path}\n{path}: here already\n"
+    monkeypatch.delenv("ODMLIB_DATA")
+    for words, fault in ((["get"], "arguments are required"), (["gte"], "invalid choice")):
+        with pytest.raises(SystemExit):
+            data.main(words)
+        err = capsys.readouterr().err
+        assert fault in err and err.count("\n") == 1 and err.startswith("python -m benchmarks.data")
+
+
 def test_a_set_of_two_files(own, monkeypatch):
     own.mkdir()
     monkeypatch.setitem(data.FILES, "pair", ("a", "b"))

@@ -96,15 +96,42 @@ def test_list_and_mistakes(capsys, tmp_path):
     assert main([]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in STUDIES)
-    with pytest.raises(SystemExit):
-        main(["odm.table9"])
-    assert "no study 'odm.table9'" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["sodm.figure2.spark", "--out", str(tmp_path)])
-    assert "needs a Spark master" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["odm.table2", "--sets", "nowhere"])
-    assert "no set 'nowhere' in odm.table2" in capsys.readouterr().err
+    (tmp_path / "a file").touch()
+    for words, fault in (
+        (["odm.tabel3"], "no study 'odm.tabel3'; did you mean odm.table3?"),
+        (["nonsense"], "no study 'nonsense'; without a name all are listed"),
+        (["sodm.figure2.spark", "--out", str(tmp_path)], "needs a Spark master"),
+        (["odm.table2", "--sets", "nowhere"], "no set 'nowhere' in odm.table2"),
+        (["odm.table2", "--sets", "huose"], "no set 'huose' in odm.table2; did you mean house?"),
+        (["--sets", "house"], "which study?"),
+        (["--quick"], "which study?"),
+        (["odm.table2", "--repeats", "0"], "--repeats must be at least 1, found 0"),
+        (["odm.figure1", "--out", str(tmp_path / "a file")], "is not a folder"),
+        (["odm.figure1", "--bogus"], "unrecognized arguments: --bogus"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        err = capsys.readouterr().err
+        assert ended.value.code == 2 and fault in err and err.count("\n") == 1
+
+
+def test_a_study_of_which_nothing_is_here(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "is_here", lambda name: False)
+    assert main(["kmomd.figure2", "--out", str(tmp_path)]) == 1
+    assert "kmomd.figure2: none of its sets is here" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.md"))
+    assert main(["--all", "--quick", "--sets", "colic", "--out", str(tmp_path)]) == 1
+    said = [line for line in capsys.readouterr().err.splitlines() if "none of its sets" in line]
+    assert len(said) == 2  # colic belongs to Tables 2 and 3 of ODM; the other studies are not asked for
+
+
+def test_ctrl_c_says_that_the_run_goes_on(capsys, tmp_path, here, monkeypatch):
+    def run(*cell):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(STUDIES, "some.table1", dataclasses.replace(TABLE, run=run))
+    assert main(["some.table1", "--out", str(tmp_path)]) == 130
+    assert "the same command goes on from here" in capsys.readouterr().err
 
 
 def test_studies_are_sound():
@@ -164,7 +191,7 @@ def test_a_part_of_a_protocol(tmp_path, here):
     study = dataclasses.replace(TABLE, sets=("iris", "wine"))
     first = _study.run_study(study, tmp_path, False, lambda line: None, most_repeats=2, sets=("wine",))
     assert set(first) == {("wine", repeat, method) for repeat in (0, 1) for method in "ABC"}
-    assert "(2 of 6 repeats on 1 sets)" in _study.page(study, first, False, tmp_path)
+    assert "(2 of 6 repeats on 1 set)" in _study.page(study, first, False, tmp_path)
     both = _study.run_study(study, tmp_path, False, lambda line: None, most_repeats=1)
     assert len(both) == 9  # what was there before counts
     assert "(1 to 2 of 6 repeats on 2 sets)" in _study.page(study, both, False, tmp_path)

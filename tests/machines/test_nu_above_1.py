@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -64,3 +66,34 @@ def test_multiclass_and_leave_one_out(kernel):
     assert model.report["status"] == "converged"
     result = odmlib.leave_one_out(X, y, kernel=kernel, nu=NU, gamma=0.3, tol=1e-8)
     assert result.errors <= result.bound < 80
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"kernel": "linear"}, {"machine": "sodm"}, {"machine": "mcodm"}, {"machine": "odmr"},
+])  # fmt: skip
+def test_a_saved_model_comes_back(options):
+    X, y = clouds()
+    model = odmlib.train(X, y, nu=NU, **options)
+    again = odmlib.load_model(io.BytesIO(model.to_bytes()))
+    assert again.parameters["nu"] == NU
+    assert np.array_equal(again.predict(X), model.predict(X))
+
+
+def test_where_nu_has_an_end_a_file_has_it_too():
+    X, y = clouds()
+    y = np.where(np.arange(80) < 40, y, 0)
+    text = odmlib.train(X, y, machine="ssodm").to_bytes()
+    with pytest.raises(odmlib.ModelFormatError, match="nu: expected a number in range, found '8'"):
+        odmlib.load_model(io.BytesIO(text.replace(b"\nnu 0.5\n", b"\nnu 8\n")))
+
+
+@pytest.mark.parametrize("machine, most", [("odm", np.inf), ("ssodm", 1.0)])
+def test_a_search_goes_where_the_machine_can(machine, most):
+    X, y = clouds()
+    options = {"machine": machine, "log2c": None, "log2g": None, "folds": 2, "C": 1.0}
+    result = odmlib.grid_search(X, y, nu=(0.5, 1, 0.25), refine=2, extend=3, **options)
+    assert max(result.axes["nu"]) <= most
+    if machine == "odm":
+        result = odmlib.grid_search(X, y, nu=(1, 17, 8), refine=1, **options)
+        near = [abs(value - result.best.parameters["nu"]) for value in result.axes["nu"]]
+        assert len(result.axes["nu"]) > 3 and sorted(near)[1] == 4

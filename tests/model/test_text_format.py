@@ -268,7 +268,6 @@ def test_numbers_must_be_numbers(key):
         ("status", "fine"),
         ("zero_based", "2"),
         ("zero_based", "true"),
-        ("nu", "1.5"),
         ("theta", "1"),
         ("tol", "2"),
         ("degree", "0"),

@@ -199,7 +199,8 @@ def test_where_nothing_lies_beyond_is_no_edge():
     assert found([3, 2, 1], "C", [1.0, 4.0, 16.0]) == {"C": 0.25}
     assert found([3, 3, 1], "C", [1.0, 4.0, 16.0]) == {}  # as good inside
     assert found([3], "C", [1.0]) == {}
-    assert found([1, 2], "nu", [0.5, 1.0]) == found([2, 1], "theta", [0.0, 0.2]) == {}
+    assert found([2, 1], "nu", [0.0, 1.0]) == found([2, 1], "theta", [0.0, 0.2]) == {}
+    assert found([1, 2], "nu", [0.5, 1.0]) == {"nu": 1.5}
     assert found([1, 2], "theta", [0.2, 0.4]) == {"theta": 0.6}
 
 

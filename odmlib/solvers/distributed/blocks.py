@@ -386,6 +386,7 @@ def solve_dsvrg(
     first_eta = tuning.svrg_step / (1.0 + m * blocks.largest_curvature())
     eta = first_eta if eta is None else eta
     stage = turn = used = 0
+    diverged = False
     while (status := control.step(stage, best.primal, best.gap, tuning.max_rounds)) is None:
         w, left = here.w, inner_steps or math.ceil(tuning.svrg_part * m)
         mu = here.gradient - here.w
@@ -404,7 +405,7 @@ def solve_dsvrg(
             here = best = there
         elif fixed:
             here = there
-            if not math.isfinite(there.primal):
+            if diverged := not math.isfinite(there.primal):
                 status = status or STALLED
         else:
             eta /= 2  # also for a point that is not finite
@@ -413,7 +414,13 @@ def solve_dsvrg(
         if status is not None:
             break
     return SolverResult.at(
-        status, best.primal, best.gap, stage, "dsvrg", weights=best.w, details={"eta": eta}
+        status,
+        best.primal,
+        best.gap,
+        stage,
+        "dsvrg",
+        weights=best.w,
+        details={"eta": eta} | ({"diverged": True} if diverged else {}),
     )
 
 

@@ -200,6 +200,10 @@ def test_a_step_that_is_too_long_does_not_pretend(problem):
     result = solve_dsvrg(blocks_of(problem), Control(1e-6), eta=10.0)
     assert result.status == "stalled" and result.gap > 1e-6
     assert np.isfinite(result.primal) and np.isfinite(result.weights).all()
+    X, y = random_problem(n=200, d=5, seed=2)
+    options = {"machine": "sodm", "kernel": "linear", "solver": "dsvrg", "C": 10, "eta": 10}
+    with pytest.warns(odmlib.ConvergenceWarning, match=r"with this eta .* lower eta \(--eta\)$"):
+        odmlib.train(X, y, **options)
 
 
 def test_options_of_the_stages():
