@@ -78,7 +78,7 @@ def test_model_file_keeps_them():
 def test_a_model_without_them_says_how_to_train():
     X, y, X_test, _ = halves("wine.txt", most=178)
     model = odmlib.train(X, y)
-    with pytest.raises(ParameterError, match="odm-train --coverage 1"):
+    with pytest.raises(ParameterError, match="coverage=True"):
         model.predict_set(X_test, 0.9)
 
 
