@@ -1,7 +1,8 @@
 """Pictures on matplotlib's Axes: one function per kind of odm-plot, for notebooks and scripts.
 
-`models` is a Model, an estimator of odmlib.sklearn, or several of them by name. Every function draws on `ax`,
-or on new Axes of pyplot, and returns them; without matplotlib it raises OdmError.
+`models` is a Model, an estimator of odmlib.sklearn, or several of them: a mapping by name, or a list, where
+each is named after its machine. Every function draws on `ax`, or on new Axes of pyplot, and returns them;
+without matplotlib it raises OdmError.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odmlib._core.arrays import Floats
+from odmlib.errors import ParameterError
+from odmlib.model.model import Model
 from odmlib.plots import figures, inside, quality
 from odmlib.plots.picture import draw
 
 if TYPE_CHECKING:
-    from odmlib.model.model import Model
     from odmlib.selection.grid import GridResult
 
 
@@ -94,10 +96,24 @@ def plot_convergence(reports: Mapping[str, Any], ax: Any = None) -> Any:
 
 
 def _by_name(models: Any) -> dict[str, Model]:
-    """Models by name; a single one has the name of its machine. Estimators give the model inside."""
-    named = dict(models) if isinstance(models, Mapping) else {"": models}
-    inner = {name: getattr(model, "model_", model) for name, model in named.items()}
-    return {name or model.machine: model for name, model in inner.items()}
+    """Models by name; those without one have the name of their machine. Estimators give the model inside."""
+    if isinstance(models, Mapping):
+        return {name: _inner(model) for name, model in models.items()}
+    named: dict[str, Model] = {}
+    for model in models if isinstance(models, list | tuple) else [models]:
+        inner = _inner(model)
+        same = sum(name.split()[0] == inner.machine for name in named)
+        named[f"{inner.machine} {same + 1}" if same else inner.machine] = inner
+    return named
+
+
+def _inner(model: Any) -> Model:
+    found = getattr(model, "model_", model)
+    if not isinstance(found, Model):
+        kind = type(model).__name__
+        given = f"{kind}, which is not fitted" if hasattr(model, "fit") else kind
+        raise ParameterError(f"expected a Model or a fitted estimator of odmlib.sklearn, found {given}")
+    return found
 
 
 def _evaluations(models: Any, X: Any, y: Any, targets: bool = False) -> dict[str, Any]:
