@@ -27,7 +27,7 @@ def plot_margins(models: Any, X: Any, y: Any, relative: bool = False, ax: Any = 
 
 def plot_histogram(model: Any, X: Any, y: Any, bins: int = figures.BINS, ax: Any = None) -> Any:
     """Histogram of a model's margins; the band of margins without loss is shaded."""
-    ((name, model),) = _by_name(model).items()
+    name, model = _one(model)
     margins = {name: model.margins(X, y)}
     return draw(figures.margin_histograms(margins, bins, band=inside.band_of(model.parameters))[0], ax)
 
@@ -44,8 +44,9 @@ def plot_pr(models: Any, X: Any, y: Any, positive: Any = None, ax: Any = None) -
 
 def plot_confusion(model: Any, X: Any, y: Any, normalize: bool = False, ax: Any = None) -> Any:
     """Rows by their label and the predicted one; normalize: in percent of the label's rows."""
-    ((name, evaluation),) = _evaluations(model, X, y).items()
-    return draw(quality.confusion_matrix(evaluation, name, normalize), ax)
+    name, model = _one(model)
+    quality.check_kind(name, model, targets=False)
+    return draw(quality.confusion_matrix(model.evaluate(X, y), name, normalize), ax)
 
 
 def plot_calibration(
@@ -62,13 +63,13 @@ def plot_predictions(models: Any, X: Any, y: Any, ax: Any = None) -> Any:
 
 def plot_boundary(model: Any, X: Any, y: Any, columns: Sequence[int] = (1, 2), ax: Any = None) -> Any:
     """The regions of a model in the plane of two columns (counted from 1), and the rows."""
-    ((name, model),) = _by_name(model).items()
+    name, model = _one(model)
     return draw(inside.boundary_chart(model, X, y, columns, name), ax)
 
 
 def plot_weights(model: Any, top: int = inside.TOP_WEIGHTS, ax: Any = None) -> Any:
     """The largest weights of a linear machine."""
-    ((name, model),) = _by_name(model).items()
+    name, model = _one(model)
     return draw(inside.weight_picture(model, top, name), ax)
 
 
@@ -105,6 +106,14 @@ def _by_name(models: Any) -> dict[str, Model]:
         same = sum(name.split()[0] == inner.machine for name in named)
         named[f"{inner.machine} {same + 1}" if same else inner.machine] = inner
     return named
+
+
+def _one(models: Any) -> tuple[str, Model]:
+    """The name and the model of a picture of a single one."""
+    named = _by_name(models)
+    if len(named) != 1:
+        raise ParameterError(f"this picture shows one model, found {len(named)}")
+    return next(iter(named.items()))
 
 
 def _inner(model: Any) -> Model:

@@ -230,6 +230,8 @@ def test_functions_return_axes():
     assert names == ["odm", "odm 2"]
     with pytest.raises(odmlib.ParameterError, match="found LinearODM, which is not fitted"):
         plots.plot_roc(LinearODM(), X, y)
+    with pytest.raises(odmlib.ParameterError, match="this picture shows one model, found 2"):
+        plots.plot_confusion([model, estimator], X, y)
     assert plots.plot_roc({"odm": model, "linear": linear, "sk": estimator}, X, y, ax=mine) is mine
     assert len(mine.get_lines()) == 4 and mine.get_legend() is not None
     search = odmlib.grid_search(X, y, log2c=(-1, 1, 2), log2g=(1, -1, -2), folds=3)
