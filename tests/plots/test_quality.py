@@ -235,6 +235,8 @@ def test_functions_return_axes():
     assert plots.plot_roc({"odm": model, "linear": linear, "sk": estimator}, X, y, ax=mine) is mine
     assert len(mine.get_lines()) == 4 and mine.get_legend() is not None
     search = odmlib.grid_search(X, y, log2c=(-1, 1, 2), log2g=(1, -1, -2), folds=3)
+    cells = [text.get_text() for text in plots.plot_confusion(model, X, y).texts]
+    assert "0" not in cells and sum(map(int, cells)) == len(y)
     drawn = [
         plots.plot_pr(model, X, y),
         plots.plot_confusion(estimator, X, y, normalize=True),
