@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import odmlib
-from odmlib.cli import check, compress, convert, easy, grid, plot, predict, scale, subset, train
+from odmlib.cli import check, compress, convert, easy, grid, info, plot, predict, scale, subset, train
 from odmlib.errors import ParameterError
 from odmlib.names import KERNELS, MACHINES
 from odmlib.options import TrainOptions, option_fields
@@ -70,6 +70,12 @@ def test_page_runs(page, tmp_path, monkeypatch):
     names = run_page(page, tmp_path)
     if page.name == "README.md":
         assert names["again"].report["status"] == "converged"
+
+
+def test_the_reference_has_every_public_name():
+    text = (ROOT / "docs/api/index.md").read_text()
+    missing = [name for name in dir(odmlib) if name[0] != "_" and f":: odmlib.{name}" not in text]
+    assert missing == []
 
 
 def test_few_blocks_are_not_run():
@@ -328,7 +334,7 @@ def parsers_of(tool) -> list:
 
 @pytest.mark.parametrize(
     "tool",
-    [train, predict, scale, grid, easy, check, subset, plot, compress, convert],
+    [train, predict, scale, grid, easy, check, subset, plot, info, compress, convert],
     ids=lambda tool: tool.PROGRAM,
 )
 def test_page_of_a_tool_has_every_flag(tool):
