@@ -93,10 +93,10 @@ def test_regression_shows_its_outputs_and_scores_as_scikit_learn(data):
         one.predict_interval(X)
     with pytest.raises(odmlib.ParameterError, match="one output, found 2 outputs"):
         odmlib.train(X, t, machine="odmr", coverage=True).predict_interval(X)
-    with pytest.raises(odmlib.ParameterError, match="odmr has no label sets.*; predict_interval gives"):
+    with pytest.raises(odmlib.ParameterError, match=r"odmr has no label sets.*; predict_interval gives"):
         one.predict_set(X)
     detector = odmlib.train(X, machine="odmo")
-    with pytest.raises(odmlib.ParameterError, match="odmo has no label sets: it tells no classes apart$"):
+    with pytest.raises(odmlib.ParameterError, match=r"odmo has no label sets: it tells no classes apart$"):
         detector.predict_set(X)
     with pytest.raises(odmlib.ParameterError, match="are of regression, found machine odmo"):
         detector.predict_interval(X)
