@@ -44,7 +44,8 @@ caption { text-align: left; font-weight: 600; padding-bottom: .25rem; }
 th, td { padding: .3rem .45rem; border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap; }
 th[scope=row], td:first-child, thead th:first-child { text-align: left; font-weight: 400; }
-.names th[scope=row] { white-space: normal; }
+thead th, th[scope=row] { white-space: normal; vertical-align: bottom; }
+.names thead th { min-width: 4.5rem; overflow-wrap: anywhere; }
 .matrix td, .matrix thead th { text-align: center; padding: .25rem .45rem; }
 .matrix th[scope=row] { position: sticky; left: 0; background: var(--page); font-weight: 600; }
 .zero { color: var(--pale); }
