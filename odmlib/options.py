@@ -176,7 +176,7 @@ class TrainOptions:
         if self.max_vectors is not None and self.declaration.learns != "classes":
             raise ParameterError(
                 f"max_vectors (--max-vectors) is for machines that tell classes apart, found {self.machine}; "
-                "use approx nystrom (--approx nystrom --rank N)"
+                "use approx nystrom (--approx nystrom --rank N) or odmlib.compress (odm-compress)"
             )
         self._refuse_options_of_others()
         names, place = self.declaration.solvers(self)

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import odmlib
-from odmlib.cli import check, compress, convert, easy, grid, plot, predict, scale, subset, train
+from odmlib.cli import check, compress, convert, easy, grid, info, plot, predict, scale, subset, train
 from odmlib.errors import ParameterError
-from odmlib.names import KERNELS, MACHINES
+from odmlib.model.text_writer import EXTRAS, LISTS
+from odmlib.names import CONVERTED, KERNELS, MACHINES, STATUSES
 from odmlib.options import TrainOptions, option_fields
 from odmlib.parameters import MACHINE_PARAMETERS
 
@@ -70,6 +71,18 @@ def test_page_runs(page, tmp_path, monkeypatch):
     names = run_page(page, tmp_path)
     if page.name == "README.md":
         assert names["again"].report["status"] == "converged"
+
+
+def test_the_reference_has_every_public_name():
+    text = (ROOT / "docs/api/index.md").read_text()
+    missing = [name for name in dir(odmlib) if name[0] != "_" and f":: odmlib.{name}" not in text]
+    assert missing == []
+
+
+def test_the_page_of_formats_has_every_key_of_a_model_file():
+    text = (DOCS / "internals/formats.md").read_text()
+    keys = [*EXTRAS, *(key for pair in LISTS for key in pair), *STATUSES, CONVERTED, "outputs", "columns"]
+    assert [key for key in keys if f"`{key}`" not in text] == []
 
 
 def test_few_blocks_are_not_run():
@@ -328,7 +341,7 @@ def parsers_of(tool) -> list:
 
 @pytest.mark.parametrize(
     "tool",
-    [train, predict, scale, grid, easy, check, subset, plot, compress, convert],
+    [train, predict, scale, grid, easy, check, subset, plot, info, compress, convert],
     ids=lambda tool: tool.PROGRAM,
 )
 def test_page_of_a_tool_has_every_flag(tool):

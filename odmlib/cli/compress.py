@@ -78,12 +78,13 @@ def make_parser() -> ToolParser:
     parser.option("--vectors N", "keep at most N support vectors", type=positive_whole_number)
     parser.option(
         "--error E",
-        "keep as few as change no score of the rows by more than E (default 0.1)",
+        "keep as few as change no score of the rows by more than E (default 0.1; odmr, odmo: a tenth of the "
+        "standard deviation of the scores)",
         type=number,
     )
     parser.option(
         "--accuracy-loss P",
-        "keep as few as lose at most P points (hundredths) of accuracy on the rows of data_file",
+        "keep as few as lose at most P points (hundredths) of accuracy on the rows of data_file (not odmr)",
         type=number,
     )
     parser.option("--json FILE", "write the report as JSON; - is stdout, then the text goes to stderr")

@@ -12,14 +12,16 @@ from __future__ import annotations
 import re
 import sys
 from argparse import Action
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
 from odmlib._version import __version__
 from odmlib.cli.parser import ToolParser
+from odmlib.cli.tables import GROUP as TABLES
 
 MODULES = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if path.stem != "manual")
+PLAIN = "options"  # the group of options that name none
 BASH = "bash-completion/completions"
 ZSH = "zsh/site-functions"
 FISH = "fish/vendor_completions.d"
@@ -53,7 +55,30 @@ def write_files(folder: Path) -> list[Path]:
 
 
 def options_of(parser: ToolParser) -> list[Action]:
-    return [action for action in parser._actions if action.option_strings]
+    """Its own options, and those of its kinds."""
+    own = [action for action in parser._actions if action.option_strings]
+    more = {action.option_strings[-1]: action for action, _ in reversed(options_of_kinds(parser))}
+    return own + list(reversed(more.values()))
+
+
+def options_of_kinds(parser: ToolParser) -> list[tuple[Action, list[str]]]:
+    """What the kinds have that no other tool has, each with the kinds that have it."""
+    found: dict[tuple[str, str], tuple[Action, list[str]]] = {}
+    for kind, make in parser.kinds.items():
+        for group in make()._action_groups:
+            for action in group._group_actions if group.title in (PLAIN, TABLES) else ():
+                if action.option_strings:
+                    key = action.option_strings[-1], explanation(parser, action)
+                    found.setdefault(key, (action, []))[1].append(kind)
+    return list(found.values())
+
+
+def values_of(parser: ToolParser) -> dict[str, Sequence[str]]:
+    """The words that a flag takes."""
+    found: dict[str, Sequence[str]] = {}
+    for one in (*(make() for make in parser.kinds.values()), parser):
+        found |= {flag: words for flag, words in one.values.items() if words}
+    return found
 
 
 def explanation(parser: ToolParser, action: Action) -> str:
@@ -83,14 +108,23 @@ def manual_page(parser: ToolParser) -> str:
         if options:
             lines.append(f".SH {_troff(str(group.title).upper())}")
         for action in options:
-            value = f" \\fI{_troff(str(action.metavar))}\\fR" if action.metavar else ""
-            flags = ", ".join(f"\\fB{_troff(flag)}\\fR{value}" for flag in action.option_strings)
-            lines += [".TP", flags, _troff(explanation(parser, action))]
+            lines += _described(action, explanation(parser, action))
+    if of_kinds := options_of_kinds(parser):
+        lines.append(".SH OPTIONS OF THE KINDS")
+        for action, kinds in of_kinds:
+            where = "" if len(kinds) == len(parser.kinds) else f" ({', '.join(kinds)})"
+            lines += _described(action, explanation(parser, action) + where)
     if parser.epilog:
         title, _, text = parser.epilog.partition("\n")
         lines += [f".SH {_troff(title.rstrip(':').upper())}", *_plain(text.rstrip())]
     lines += [".SH SEE ALSO", "The manual of odmlib: docs/commands in its sources, one page for each tool."]
     return "\n".join(lines) + "\n"
+
+
+def _described(action: Action, text: str) -> list[str]:
+    value = f" \\fI{_troff(str(action.metavar))}\\fR" if action.metavar else ""
+    flags = ", ".join(f"\\fB{_troff(flag)}\\fR{value}" for flag in action.option_strings)
+    return [".TP", flags, _troff(text)]
 
 
 def _plain(text: str) -> list[str]:
@@ -108,13 +142,15 @@ def _troff(text: str) -> str:
 
 def bash_completion(parser: ToolParser) -> str:
     function = "_" + parser.prog.replace("-", "_")
-    cases = []
+    cases, known = [], values_of(parser)
     for action in options_of(parser):
-        if values := parser.values[action.option_strings[0]]:
+        if values := known.get(action.option_strings[0]):
             flags = "|".join(action.option_strings)
             words = " ".join(values)
             cases.append(f'    {flags}) COMPREPLY=($(compgen -W "{words}" -- "$word")); return ;;')
     flags = " ".join(flag for action in options_of(parser) for flag in action.option_strings)
+    kinds = f'COMPREPLY=($(compgen -W "{" ".join(parser.kinds)}" -- "$word"))'
+    first = f'  [ "$COMP_CWORD" = 1 ] && {kinds} && return'
     return "\n".join(
         [
             f"# completion of {parser.prog} for bash; made by python -m odmlib.cli.manual",
@@ -123,6 +159,7 @@ def bash_completion(parser: ToolParser) -> str:
             '  case "$before" in',
             *cases,
             "  esac",
+            *([first] if parser.kinds else []),
             '  case "$word" in',
             f'    -*) COMPREPLY=($(compgen -W "{flags}" -- "$word")) ;;',
             '    *) COMPREPLY=($(compgen -f -- "$word")) ;;',
@@ -137,15 +174,18 @@ def bash_completion(parser: ToolParser) -> str:
 def zsh_completion(parser: ToolParser) -> str:
     lines = [f"#compdef {parser.prog}", f"# made by python -m odmlib.cli.manual for odmlib {__version__}"]
     lines.append("_arguments \\")
+    known = values_of(parser)
     for action in options_of(parser):
         text = _quoted(explanation(parser, action).replace("[", "(").replace("]", ")"))
-        values = parser.values[action.option_strings[0]]
+        values = known.get(action.option_strings[0])
         names = str(action.metavar or "").split()
         rest = ""
         for place, name in enumerate(names):
             told = f"({' '.join(values)})" if values and not place else "_files"
             rest += f":{_quoted(name)}:{told}"
         lines += [f"  '*{flag}[{text}]{rest}' \\" for flag in action.option_strings]
+    if parser.kinds:
+        lines.append(f"  '1:KIND:({' '.join(parser.kinds)})' \\")
     return "\n".join([*lines, "  '*:file:_files'", ""])
 
 
@@ -156,6 +196,9 @@ def _quoted(text: str) -> str:
 
 def fish_completion(parser: ToolParser) -> str:
     lines = [f"# completion of {parser.prog} for fish; made by python -m odmlib.cli.manual"]
+    if parser.kinds:
+        lines.append(f"complete -c {parser.prog} -n __fish_use_subcommand -x -a '{' '.join(parser.kinds)}'")
+    known = values_of(parser)
     for action in options_of(parser):
         words = [f"complete -c {parser.prog}"]
         for flag in action.option_strings:
@@ -163,7 +206,7 @@ def fish_completion(parser: ToolParser) -> str:
             words.append(f"{kind} {flag.lstrip('-')}")
         text = explanation(parser, action).replace("\\", "\\\\").replace("'", "\\'")
         words.append(f"-d '{text}'")
-        if values := parser.values[action.option_strings[0]]:
+        if values := known.get(action.option_strings[0]):
             words.append(f"-x -a '{' '.join(values)}'")
         elif action.metavar:
             words.append("-r")

@@ -74,6 +74,7 @@ class ToolParser(argparse.ArgumentParser):
         self._alone: dict[str, tuple[Sequence[str], str]] = {}
         self._single: dict[str, str] = {}
         self.values: dict[str, Sequence[str]] = {}  # words that a flag takes, for completion in shells
+        self.kinds: dict[str, Callable[[], ToolParser]] = {}  # parsers of a first word: odm-plot roc
         self._folded: set[str] = set()  # titles of groups that only --help-all shows
         self._topics: dict[str, Topic] = {}  # by the word behind --help
         self.option(help_flags, "show this help", action="help", group=ABOUT)

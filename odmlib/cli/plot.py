@@ -109,6 +109,7 @@ def run(argv: Sequence[str]) -> int:
 def make_parser() -> ToolParser:
     parser = ToolParser(PROGRAM, "KIND [options] files", DESCRIPTION, EXAMPLES)
     parser.add_argument("words", nargs="*", metavar="KIND")
+    parser.kinds = {kind: make for kind, (make, _) in KINDS.items()}
     return parser
 
 

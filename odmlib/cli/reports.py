@@ -158,14 +158,18 @@ def describe_compression(found: dict[str, Any], data: bool = True) -> Iterator[s
     """What fewer support vectors changed."""
     yield f"{found['vectors_before']} support vectors before, {found['vectors']} now"
     which = "rows" if data else "support vectors"
+    changed = "" if found["labels_changed"] is None else f"; {found['labels_changed']} labels changed"
     yield (
         f"scores of {found['rows']} {which}: largest change {found['largest_change']:.4g}, "
-        f"mean {found['mean_change']:.4g}; {found['labels_changed']} labels changed"
+        f"mean {found['mean_change']:.4g}{changed}"
     )
     if found["norm_of_change"] is not None:
         yield f"scores of any row x: change at most {found['norm_of_change']:.4g} sqrt(k(x, x))"
     if found["accuracy"] is not None:
         yield f"accuracy {100 * found['accuracy_before']:.4g}% before, {100 * found['accuracy']:.4g}% now"
+    if (error := found["mean_squared_error"]) is not None:
+        yield f"mean squared error {found['mean_squared_error_before']:.6g} before, {error:.6g} now"
+        return
     if (objective := found["objective"]) is not None:
         yield (
             f"objective {objective['before']:.6g} before, {objective['after']:.6g} now; "

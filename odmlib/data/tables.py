@@ -32,6 +32,8 @@ SEPARATORS = ",;\t"
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 MISSING = {"na", "n/a", "null", "none", "?", "-", "."}  # in columns of numbers
 ONE_COLUMN = "found one column, expected columns parted by commas, semicolons or tabs"
+LIBSVM_ROW = re.compile(r"\s*\S+(\s+\d+:\S+)+\s*")
+LIBSVM = " (this looks like LIBSVM format; a name that does not end in .csv or .tsv reads it as such)"
 HOT = "="  # between a column's name and its value: `colour=red`
 
 
@@ -155,7 +157,8 @@ def _text_table(source: Source, header: bool | None) -> Table:
     if not rows:
         raise DataFormatError("no rows found", name)
     if len(rows[0]) == 1 and (len(rows) == 1 or not all(_is_number(row[0]) for row in rows[1:])):
-        raise DataFormatError(ONE_COLUMN, name, lines[0])  # no table at all
+        libsvm = LIBSVM if LIBSVM_ROW.fullmatch(rows[0][0]) else ""
+        raise DataFormatError(ONE_COLUMN + libsvm, name, lines[0])  # no table at all
     if header is None:
         header = is_header(rows[0])
     names = None

@@ -221,6 +221,12 @@ class Model:
 
     def interval(self, coverage: float) -> tuple[float, float]:
         """What is added to a prediction to get the ends of its interval."""
+        if not self.is_regression:
+            raise ParameterError(f"prediction intervals are of regression, found machine {self.machine}")
+        if self.n_outputs > 1:
+            raise ParameterError(
+                f"prediction intervals are of models with one output, found {self.n_outputs} outputs"
+            )
         if "residual_scores" not in self.lists:
             none = "the model holds no residuals of left-out rows; train it with"
             raise ParameterError(f"{none} coverage=True", shell=f"{none} odm-train --coverage 1")
@@ -262,6 +268,9 @@ class Model:
         """The margin from which on a label belongs to the set."""
         from odmlib.model.label_sets import threshold_for
 
+        if self.is_regression or self.machine == "odmo":
+            more = "; predict_interval gives intervals" if self.is_regression else ""
+            raise ParameterError(f"machine {self.machine} has no label sets: it tells no classes apart{more}")
         if "coverage_margins" not in self.extras:
             none = "the model holds no numbers for label sets; train it with"
             raise ParameterError(f"{none} coverage=True", shell=f"{none} odm-train --coverage 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -42,6 +43,16 @@ if TYPE_CHECKING:
 MOST_CELLS = 40  # classes of a drawn confusion matrix, and of its table
 MANY_CLASSES = 12  # beyond, the commonest confusions are listed as well
 MOST_LINES = 50  # of a table
+QUANTILES = {
+    "minimum": 0.0,
+    "5 %": 0.05,
+    "25 %": 0.25,
+    "median": 0.5,
+    "75 %": 0.75,
+    "95 %": 0.95,
+    "maximum": 1.0,
+}
+FEWEST_STEPS = 3  # of a curve that says how a run converged
 FEWEST_BINS, ROWS_PER_BIN = 4, 30  # of probabilities: with fewer rows a bin says little
 TRAINED_ON = (
     '<p class="small">These rows were trained on: other data will do worse. '
@@ -236,7 +247,8 @@ def _measures(evaluations: Mapping[str, Evaluation], caption: str) -> str:
 
 
 def _mean_f1(evaluation: Evaluation) -> str:
-    return percent(float(np.nanmean(_rates(evaluation.counts())[:, 2])))
+    counts = evaluation.counts()
+    return percent(float(np.mean(_rates(counts)[counts.sum(axis=1) > 0, 2])))
 
 
 def _mean_recall(evaluation: Evaluation) -> str:
@@ -283,6 +295,10 @@ def _labels(report: Report) -> Iterator[str]:
         "Blue cells are right, orange cells are wrong; the shade is the part of the label's rows.</p>\n"
     )
     left, right = "", _classes(names, counts)
+    if report.model.machine == "odmo":
+        yield (
+            "<p>Rows with the label 1 are like the training rows; rows with the label -1 are novelties.</p>\n"
+        )
     if k <= MOST_CELLS:
         on = report.test_name if report.test is not None else "the training rows"
         left = report.draw([confusion_matrix(evaluation, on=on)])
@@ -392,18 +408,10 @@ def _margins(report: Report) -> Iterator[str]:
         yield f"Margins in the shaded band from {band[0]:g} to {band[1]:g} cost nothing in training."
     yield "</p>\n"
     if not parts:
-        summary = model.report["margin"]
-        quantiles = [f"{100 * float(part):g} %" for part in summary["quantiles"]]
-        numbers = [summary["min"], *summary["quantiles"].values(), summary["mean"]]
-        yield table(["", "minimum", *quantiles, "mean"], [["training rows", *map(shown, numbers)]])
+        yield _known_quantiles(report)
         return
     margins = {name: one.margins for name, one in parts.items()}
-    levels = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-    lines = [
-        [name, *(shown(float(q)) for q in np.quantile(values, levels)), shown(float(values.mean()))]
-        for name, values in margins.items()
-    ]
-    heads = ["minimum", "5 %", "25 %", "median", "75 %", "95 %", "maximum", "mean"]
+    quantiles = _quantiles(margins, "Quantiles of the margins")
     if report.others:
         margins = {name: one.margins for name, one in report.compared().items()}
         band = None  # machines scale their margins in their own ways
@@ -413,21 +421,35 @@ def _margins(report: Report) -> Iterator[str]:
         *margin_histograms(histogram, band=band_of(model.parameters)),
     ]
     yield report.draw(charts)
-    yield table(["", *heads], lines, "Quantiles of the margins", "names")
+    yield quantiles
 
 
 def _residuals(report: Report) -> Iterator[str]:
-    model = report.model
     yield "<p>Prediction less target of each row; of several outputs the one that is farthest off.</p>\n"
     if report.targets:
         residuals = {name: one.residuals for name, one in report.targets.items()}
         last = dict([list(residuals.items())[-1]])
         charts = [margin_distribution(residuals), *margin_histograms(last)]
         yield report.draw(residual_chart(chart) for chart in charts)
-    summary = model.report["margin"]
-    quantiles = [f"{100 * float(part):g} %" for part in summary["quantiles"]]
+        yield _quantiles(residuals, "Quantiles of the residuals")
+    else:
+        yield _known_quantiles(report)
+
+
+def _quantiles(values: Mapping[str, Floats], caption: str) -> str:
+    """A table with a column for each set of rows."""
+    found = [[*np.quantile(numbers, list(QUANTILES.values())), numbers.mean()] for numbers in values.values()]
+    columns = [[shown(float(number)) for number in numbers] for numbers in found]
+    lines = [[name, *cells] for name, *cells in zip([*QUANTILES, "mean"], *columns, strict=True)]
+    return table(["", *values], lines, caption, "names")
+
+
+def _known_quantiles(report: Report) -> str:
+    """What the report of the model says of its training rows, where the rows themselves are not here."""
+    summary = report.model.report["margin"]
+    names = ["minimum", *(f"{100 * float(part):g} %" for part in summary["quantiles"]), "mean"]
     numbers = [summary["min"], *summary["quantiles"].values(), summary["mean"]]
-    yield table(["", "minimum", *quantiles, "mean"], [["training rows", *map(shown, numbers)]])
+    return table(["", "training rows"], [[name, shown(x)] for name, x in zip(names, numbers, strict=True)])
 
 
 def _weights(report: Report) -> Iterator[str]:
@@ -443,11 +465,13 @@ def _convergence(report: Report) -> Iterator[str]:
     iterations = f"{found['iterations']:,} iteration" + ("" if found["iterations"] == 1 else "s")
     yield (
         f"<p>{iterations} of the solver {escape(str(found['solver']))}; "
-        f"primal objective {shown(found['primal'], 8)}, dual objective {shown(found['dual'], 8)}.</p>\n"
+        f"primal objective {shown(found['primal'], 8)}, dual objective {shown(found['dual'], 8)}, "
+        f"relative gap {shown(found['gap'], 2)}.</p>\n"
     )
     charts = []
-    with suppress(ParameterError):  # trained without a trace
-        charts += [convergence({"": found})]
+    steps = Counter(point.get("task", 1) for point in found.get("trace") or [])
+    if max(steps.values(), default=0) >= FEWEST_STEPS:
+        charts.append(convergence({"": found}))
     with suppress(ParameterError):  # most machines have no levels
         charts += level_charts(found)
     yield report.draw(chart for chart in charts if any(len(series.x) > 1 for series in chart.series))

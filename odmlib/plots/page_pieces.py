@@ -9,6 +9,8 @@ from typing import Any
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
+MOST_FACTS = 6  # beside each other
+
 # text has a contrast of at least 4.5
 STYLE = """
 :root { color-scheme: light dark; --page: #fff; --ink: #222; --pale: #5f5f5f;
@@ -31,6 +33,7 @@ a { color: var(--link); }
 nav { margin: .75rem 0; display: flex; flex-wrap: wrap; gap: .25rem 1rem; }
 .facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr)); gap: .5rem;
   margin: .75rem 0; }
+@media (min-width: 60rem) { .facts { grid-template-columns: repeat(var(--columns), 1fr); } }
 .facts div { background: var(--soft); border-radius: .5rem; padding: .5rem .75rem; }
 .facts dt { font-size: .85rem; }
 .facts dd { margin: 0; font-size: 1.3rem; font-weight: 600; overflow-wrap: anywhere; }
@@ -41,7 +44,8 @@ caption { text-align: left; font-weight: 600; padding-bottom: .25rem; }
 th, td { padding: .3rem .45rem; border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap; }
 th[scope=row], td:first-child, thead th:first-child { text-align: left; font-weight: 400; }
-.names th[scope=row] { white-space: normal; }
+thead th, th[scope=row] { white-space: normal; vertical-align: bottom; }
+.names thead th { min-width: 4.5rem; overflow-wrap: anywhere; }
 .matrix td, .matrix thead th { text-align: center; padding: .25rem .45rem; }
 .matrix th[scope=row] { position: sticky; left: 0; background: var(--page); font-weight: 600; }
 .zero { color: var(--pale); }
@@ -52,18 +56,20 @@ th[scope=row], td:first-child, thead th:first-child { text-align: left; font-wei
   gap: 0 2rem; }
 svg { display: block; width: 100%; height: auto; max-width: 31rem; }
 .large svg { max-width: 46rem; }
-@media (max-width: 40rem) { .fine { display: none; } th, td { padding: .25rem .15rem; font-size: .8125rem; } }
+@media (max-width: 40rem) { .fine { display: none; } th, td { padding: .25rem; font-size: .8125rem; } }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--link); }
 code { overflow-wrap: anywhere; font-size: .9em; }
 """
 
 
 def facts(given: Iterable[tuple[str, str, str]]) -> str:
-    boxes = "".join(
+    boxes = [
         f'<div><dt>{escape(name)}</dt><dd class="{kind}">{escape(value)}</dd></div>'
         for name, value, kind in given
-    )
-    return f'<dl class="facts">{boxes}</dl>\n'
+    ]
+    lines = -(-len(boxes) // MOST_FACTS)
+    columns = -(-len(boxes) // lines)  # no line of a wide page has a single box
+    return f'<dl class="facts" style="--columns: {columns}">{"".join(boxes)}</dl>\n'
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", kind: str = "") -> str:

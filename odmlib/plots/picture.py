@@ -116,8 +116,10 @@ def _chart(axes: Any, chart: Chart) -> None:
         axes.set_xscale("log")
     if chart.y_log:
         axes.set_yscale("log")
-    if chart.bands and any(series.kind == "bars" for series in chart.series):
-        axes.set_ylim(0, chart.y_axis().high)
+    if any(series.kind == "bars" for series in chart.series):  # they count rows
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        if chart.bands:
+            axes.set_ylim(0, chart.y_axis().high)
     if chart.y_range is not None:
         axes.set_ylim(chart.y_range[0], 1.02 * chart.y_range[1])
     if chart.square:
@@ -175,6 +177,8 @@ def _matrix(axes: Any, matrix: Matrix) -> None:
         size = max(4.0, min(9.0, 330 / (max(1, n_columns) * max(2, letters))))
         for row, texts in enumerate(matrix.texts):
             for column, text in enumerate(texts):
+                if matrix.shades[row][column] == 0 and not matrix.values[row][column]:
+                    continue  # empty cells stay empty
                 axes.text(column, row, text, ha="center", va="center", fontsize=size, color=INK)
     if matrix.mark is not None:
         from matplotlib.patches import Rectangle

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from odmlib._core.arrays import Floats
 from odmlib.data.dataset import Dataset
-from odmlib.data.problem import Problem
+from odmlib.data.problem import Problem, check_targets
 from odmlib.errors import ParameterError
 from odmlib.losses.sums import values as losses
 from odmlib.machines.machine import Machine
@@ -25,11 +25,13 @@ from odmlib.model.functions import KernelFunction, LinearFunction, PrecomputedFu
 from odmlib.model.label_sets import LOWEST
 from odmlib.model.margins import margin_summary
 from odmlib.model.model import Model
+from odmlib.model.regression import check_shape
 from odmlib.model.schemes import margins_of
 from odmlib.options import TrainOptions
 from odmlib.threads import resolve_threads
 
-USUAL_ERROR = 0.1  # of a score, on the rows: a tenth of the margin that machines aim at
+USUAL_ERROR = 0.1  # of a score, on the rows: a tenth of the margin that machines aim at ...
+NO_MARGINS = ("odmr", "odmo")  # ... or, where they aim at none, of the scores' standard deviation
 FIRST = 16  # vectors of the first trial
 PRECISION = 1 / 16  # of the number of vectors that a search finds
 LITTLE = 0.01  # a change of the probabilities below which the model keeps its sigmoids
@@ -37,9 +39,6 @@ SAME_OBJECTIVE = 1e-4  # relative: rows with this objective are those of the tra
 
 # machines whose objective is 1/2 |f|^2 and a loss per row
 OBJECTIVES: dict[str, type[Machine]] = {"odm": Odm, "svm": Svm, "sodm": Odm}
-
-# what rests on rows that a machine has not seen, and cannot be moved to another function
-OWN_NUMBERS = {"odmr": "prediction intervals", "odmo": "threshold"}
 
 
 def compress(
@@ -56,9 +55,10 @@ def compress(
     """The same model with fewer support vectors; its report says under `compression` what has changed.
 
     X: rows on which the scores should stay, best those of the training; None: the support vectors
-    y: their labels, for `accuracy_loss` and for the change of the objective
+    y: their labels (odmr: targets), for `accuracy_loss` and for the change of objective or errors
     vectors: so many support vectors at most; or
-    error: as few as keep every score of X within this distance (default 0.1); or
+    error: as few as keep every score of X within this distance (default 0.1; odmr, odmo: a tenth of the
+        standard deviation of the scores); or
     accuracy_loss: as few as lose at most so many points (hundredths) of accuracy on X, y
 
     >>> import odmlib
@@ -71,11 +71,15 @@ def compress(
     started = time.perf_counter()
     function = check_compressible(model)
     given = {"vectors": vectors, "error": error, "accuracy_loss": accuracy_loss}
-    _check_targets(given, X is not None, y is not None)
+    _check_given(given, model, X is not None, y is not None)
     rows = function.vectors if X is None else model.fitting(X)
-    labels = None if y is None else np.asarray(y).ravel()
+    labels = None
+    if y is not None:
+        labels = check_targets(y) if model.is_regression else np.asarray(y).ravel()
     if labels is not None and len(labels) != rows.n_rows:
         raise ParameterError(f"X has {rows.n_rows} rows but y has {len(labels)} labels")
+    if labels is not None and model.is_regression:
+        check_shape(np.empty((rows.n_rows, model.n_outputs)), labels)
     if rows.n_rows == 0:
         raise ParameterError("X has no rows; the scores of at least one are needed")
     run = _Run(model, function, rows, labels, resolve_threads(threads), tuning)
@@ -105,11 +109,6 @@ def compress_trained(model: Model, problem: Problem, options: TrainOptions) -> M
 
 def check_compressible(model: Model) -> KernelFunction:
     """The function of a model that has vectors to leave out; ParameterError for others."""
-    if model.machine in OWN_NUMBERS:
-        raise ParameterError(
-            f"a model of {model.machine} is not compressed: its {OWN_NUMBERS[model.machine]} would no longer "
-            "hold; train it over fewer vectors with approx nystrom (--approx nystrom --rank N)"
-        )
     match model.function:
         case LinearFunction():
             raise ParameterError("a linear model has weights instead of support vectors; it is small already")
@@ -122,7 +121,7 @@ def check_compressible(model: Model) -> KernelFunction:
             return function
 
 
-def _check_targets(given: dict[str, Any], has_rows: bool, has_labels: bool) -> None:
+def _check_given(given: dict[str, Any], model: Model, has_rows: bool, has_labels: bool) -> None:
     wanted = [name for name, value in given.items() if value is not None]
     if len(wanted) > 1:
         raise ParameterError(f"give one of vectors, error and accuracy_loss, found {' and '.join(wanted)}")
@@ -133,6 +132,8 @@ def _check_targets(given: dict[str, Any], has_rows: bool, has_labels: bool) -> N
         value = given[name]
         if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
             raise ParameterError(f"{name} must be a finite number of 0 or more, found {value!r}")
+    if given["accuracy_loss"] is not None and model.is_regression:
+        raise ParameterError(f"accuracy_loss is for models that tell classes apart, found {model.machine}")
     if given["accuracy_loss"] is not None and not (has_rows and has_labels):
         raise ParameterError("accuracy_loss needs rows with labels to measure the accuracy on")
 
@@ -152,12 +153,13 @@ class _Run:
         self.model, self.function, self.rows, self.labels = model, function, rows, labels
         self.threads = threads
         self.before = function.scores(rows, threads)
-        self.places = model.positions_for(self.before)
+        self.places = None if model.is_regression else model.positions_for(self.before)
         sums = self.before + function.offsets if not isinstance(function, RoutedFunction) else None
         if sums is None:  # the functions of all regions, and those that say where a row belongs
             plain = KernelFunction(function.formula, function.vectors, function.terms)
             sums = plain.scores(rows, threads)
-        fit_rows = FitRows(rows, sums, self.places)
+        classes = np.zeros(rows.n_rows, dtype=np.int64) if self.places is None else self.places
+        fit_rows = FitRows(rows, sums, classes)
         self.compression = Compression(function, fit_rows, model.n_classes, model.scheme, threads, tuning)
 
     def smallest(self, given: dict[str, Any]) -> KernelFunction:
@@ -168,12 +170,13 @@ class _Run:
             allowed = self._accuracy(self.places) - given["accuracy_loss"] / 100 - 1e-12
 
             def good(scores: Floats) -> bool:
-                return self._accuracy(self.model.positions_for(scores)) >= allowed
+                return self._accuracy(self.model.positions_for(self._decided(scores))) >= allowed
         else:
-            most = USUAL_ERROR if given["error"] is None else given["error"]
+            aim = self.before.std(axis=0) if self.model.machine in NO_MARGINS else 1.0
+            most = USUAL_ERROR * aim if given["error"] is None else given["error"]
 
             def good(scores: Floats) -> bool:
-                return float(np.abs(scores - self.before).max()) <= most
+                return bool(np.all(np.abs(scores - self.before).max(axis=0) <= most))
 
         return self._search(good)
 
@@ -204,8 +207,19 @@ class _Run:
                 low = middle
         return best
 
+    def _decided(self, scores: Floats) -> Floats:
+        """The decision values of a model with these scores.
+
+        The threshold of novelty detection gives way by the largest change, so that a row that is no novelty
+        does not become one.
+        """
+        if "conformal_scores" not in self.model.lists:
+            return scores
+        return scores + np.abs(scores - self.before).max()
+
     def _accuracy(self, places: Any) -> float:
-        return float(np.mean(self.model.labels[places] == self.labels))
+        assert self.labels is not None
+        return float(np.mean(self.model.known_codes(self.labels) == places))
 
     def finished(self, smaller: KernelFunction) -> Model:
         """The model with the smaller function, its probabilities, and the report of what changed."""
@@ -219,17 +233,25 @@ class _Run:
             "rows": self.rows.n_rows,
             "largest_change": float(change.max()),
             "mean_change": float(change.mean()),
-            "labels_changed": int(np.count_nonzero(model.positions_for(after) != self.places)),
+            "labels_changed": None,
             "norm_of_change": None if norms is None else float(norms.max()),
             "accuracy_before": None,
             "accuracy": None,
+            "mean_squared_error_before": None,
+            "mean_squared_error": None,
             "objective": None,
             "probability": None,
         }
-        if self.labels is not None:
-            found["accuracy_before"] = self._accuracy(self.places)
-            found["accuracy"] = self._accuracy(model.positions_for(after))
-            found["objective"] = self._objectives(smaller, after)
+        if self.places is not None:
+            places = model.positions_for(self._decided(after))
+            found["labels_changed"] = int(np.count_nonzero(places != self.places))
+            if self.labels is not None:
+                found["accuracy_before"] = self._accuracy(self.places)
+                found["accuracy"] = self._accuracy(places)
+                found["objective"] = self._objectives(smaller, after)
+        elif self.labels is not None:
+            found["mean_squared_error_before"] = float(np.mean(np.square(self.before - self.labels)))
+            found["mean_squared_error"] = float(np.mean(np.square(after - self.labels)))
         extras = dict(model.extras)
         if "coverage_margins" in extras:  # a margin moves by no more than the scores it is made of
             moved = found["largest_change"] * (1 if model.scheme in ("binary", "ovo") else 2)
@@ -237,12 +259,27 @@ class _Run:
         if "probability_slopes" in extras:
             fitted, found["probability"] = self._probabilities(after)
             extras |= fitted
+        lists = dict(model.lists)
+        if "residual_scores" in lists:  # both ends of an interval give way
+            ends = zip(lists["residual_scores"], lists["residual_levels"], strict=True)
+            moved = found["largest_change"]
+            lists["residual_scores"] = tuple(t - moved if level <= 0.5 else t + moved for t, level in ends)
+        if "conformal_scores" in lists:
+            smaller = dataclasses.replace(smaller, offsets=smaller.offsets - found["largest_change"])
         report = {**model.report, "support_vectors": smaller.n_vectors, "compression": found}
         report["compressed_from"] = model.report.get("compressed_from") or self.function.n_vectors
         if found["objective"] is not None:
             report |= {"primal": found["objective"]["after"], "gap": found["objective"]["gap_after"]}
+        if "novelty" in report:
+            report["novelty"] = {**report["novelty"], "threshold": float(smaller.offsets[0])}
         return dataclasses.replace(
-            model, function=smaller, extras=extras, report=report, training_margins=None, assigned=None
+            model,
+            function=smaller,
+            extras=extras,
+            lists=lists,
+            report=report,
+            training_margins=None,
+            assigned=None,
         )
 
     def _objectives(self, smaller: KernelFunction, after: Floats) -> dict[str, float] | None:

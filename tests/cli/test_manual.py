@@ -74,12 +74,35 @@ def test_bash(share):
     ]
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_knows_the_kinds_of_pictures(share):
+    script = (
+        f"source {share}/{BASH}/odm-plot\n"
+        + """
+        ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _odm_plot; echo "${COMPREPLY[*]}"; }
+        ask odm-plot c
+        ask odm-plot roc --pos
+        ask odm-plot accuracy --over t
+        """
+    )
+    assert output_of("bash", "-c", script).splitlines() == [
+        "confusion calibration convergence",
+        "--positive",
+        "theta",
+    ]
+    page = (share / "man/man1/odm-plot.1").read_text()
+    assert "the label to look for (default: the larger of two) (roc, pr, calibration)" in page
+
+
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not on the PATH")
 def test_fish(share):
     asked = "complete -C 'odm-train --kernel p'; complete -C 'odm-train --se'"
+    asked += (
+        f"; source {share}/{FISH}/odm-plot.fish; complete -C 'odm-plot pr'; complete -C 'odm-plot roc --pos'"
+    )
     script = f"source {share}/{FISH}/odm-train.fish; {asked}"
     words = [line.split("\t")[0] for line in output_of("fish", "-c", script).splitlines()]
-    assert words == ["poly", "precomputed", "--search", "--seed"]
+    assert words == ["poly", "precomputed", "--search", "--seed", "pr", "predictions", "--positive"]
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not on the PATH")
@@ -90,4 +113,4 @@ def test_zsh_takes_the_files(share, tool):
     # the words of _arguments as zsh splits them: one for each flag, and the files
     listed = output_of("zsh", "-c", f"_arguments() {{ print -l -- $# }}; source {path}")
     flags = [flag for action in options_of(PARSERS[tool]) for flag in action.option_strings]
-    assert int(listed) == len(flags) + 1
+    assert int(listed) == len(flags) + 1 + bool(PARSERS[tool].kinds)

@@ -65,7 +65,8 @@ def test_one_hot():
         (b"a,a\n1,2\n", ":1: two columns are named 'a'"),
         (b"a,b\n1,2\n\xff,3\n", "not UTF-8"),
         (b'a,b\n1,"2\n', "broken CSV"),
-        (b"1 2:3\n", "found one column"),
+        (b"1 2:3\n", "commas, semicolons or tabs (this looks like LIBSVM"),
+        (b"words in one line\n", "found one column, expected columns parted by commas"),
     ],
 )
 def test_faults(text, message):

@@ -91,6 +91,15 @@ def test_regression_shows_its_outputs_and_scores_as_scikit_learn(data):
         one.predict_proba(X)
     with pytest.raises(odmlib.ParameterError, match=r"train it with coverage=True$"):
         one.predict_interval(X)
+    with pytest.raises(odmlib.ParameterError, match="one output, found 2 outputs"):
+        odmlib.train(X, t, machine="odmr", coverage=True).predict_interval(X)
+    with pytest.raises(odmlib.ParameterError, match=r"odmr has no label sets.*; predict_interval gives"):
+        one.predict_set(X)
+    detector = odmlib.train(X, machine="odmo")
+    with pytest.raises(odmlib.ParameterError, match=r"odmo has no label sets: it tells no classes apart$"):
+        detector.predict_set(X)
+    with pytest.raises(odmlib.ParameterError, match="are of regression, found machine odmo"):
+        detector.predict_interval(X)
 
 
 def test_models_are_compared_as_objects(data):

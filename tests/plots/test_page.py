@@ -16,8 +16,8 @@ from odmlib.data.problem import Problem
 from odmlib.machines.training import train_problem
 from odmlib.options import TrainOptions
 from odmlib.plots.chart import COLOURS
-from odmlib.plots.page import report_page
-from odmlib.plots.page_pieces import STYLE, percent
+from odmlib.plots.page import QUANTILES, report_page
+from odmlib.plots.page_pieces import STYLE, facts, percent
 from odmlib.selection.training import train_model
 from odmlib.solvers.trace import Trace
 
@@ -91,7 +91,8 @@ def test_the_page_says_what_the_model_does(n_classes, options):
     assert quality["accuracy"] == accuracy and quality["rows"] == "150"
     assert f'<dd class="">{accuracy}</dd>' in page
     linear = options.get("kernel") == "linear"
-    assert page.count("<svg") == page.count("<desc") == 6 + linear and "relative duality gap" in page
+    pictures = 5 + 2 * linear  # weights, and a run of several steps
+    assert page.count("<svg") == page.count("<desc") == pictures and "relative duality gap" in page
     parameters = dict(row for row in tables[-2] if len(row) == 2)
     assert float(parameters["C"]) == 1 and parameters["solver"] == model.report["solver"]
     assert ["rows", "150"] in tables[-1]
@@ -113,6 +114,45 @@ def test_training_and_test_rows_and_other_models():
     assert both.tables[0][0] == ["", "this model", "svm"]
     assert both.tables[0][3] == ["accuracy", percent(found.accuracy), percent(other.accuracy)]
     assert both.tables[1][0] == ["", "training rows", "test rows"]
+
+
+def test_quantiles_of_training_and_test_rows_stand_side_by_side():
+    model, problem, _ = made()
+    X = np.random.default_rng(9).normal(size=(71, 4))
+    found = model.evaluate(X, np.arange(71) % 2)
+    tables = parsed("".join(report_page(model, problem, "a.txt", test=("b.txt", found)))).tables
+    (quantiles,) = (one for one in tables if len(one) > 1 and one[1][0] == "minimum")
+    assert quantiles[0] == ["", "training rows", "test rows"]
+    assert [line[0] for line in quantiles[1:]] == [*QUANTILES, "mean"]
+    assert float(quantiles[4][2]) == pytest.approx(np.median(found.margins), rel=1e-3)
+
+
+def test_a_run_of_few_steps_has_no_curve():
+    """Two points on a line say less than the gap itself."""
+    model, problem, page = made()
+    assert "relative gap" in page
+    steps = [{"task": 1, "iteration": k, "seconds": k / 10, "gap": 10.0**-k} for k in range(3)]
+    for n_steps in (2, 3):
+        model.report["trace"] = steps[:n_steps]
+        page = "".join(report_page(model, problem, "a.txt"))
+        assert ("convergence (wanted" in page) == (n_steps == 3)
+
+
+@pytest.mark.parametrize(("n_facts", "columns"), [(6, 6), (7, 4), (8, 4), (10, 5), (15, 5)])
+def test_no_line_of_the_headline_has_a_single_box(n_facts, columns):
+    assert f"--columns: {columns}" in facts([("name", "value", "")] * n_facts)
+
+
+def test_the_labels_of_novelty_detection_are_explained():
+    X = np.random.default_rng(3).normal(size=(80, 2))
+    problem = Problem.of_one_class(X)
+    model = train_model(problem, TrainOptions(machine="odmo"))
+    found = model.evaluate(np.vstack([X[:10], X[:10] + 9]), np.repeat([1, -1], 10))
+    page = "".join(report_page(model, problem, "a.txt", test=("b.txt", found)))
+    assert "rows with the label -1 are novelties" in page
+    quality = {line[0]: line[1] for line in parsed(page).tables[0]}
+    # of the labels that the training rows have
+    assert float(quality["mean F1 of the classes"].split()[0]) > 90
 
 
 def test_nothing_comes_from_elsewhere():

@@ -219,15 +219,24 @@ def test_functions_return_axes():
     from matplotlib import pyplot
 
     from odmlib import plots
-    from odmlib.sklearn import ODMClassifier
+    from odmlib.sklearn import LinearODM, ODMClassifier
 
     model, X, y = made(width=2, probability=True)
     linear = odmlib.train(X, y, kernel="linear")
     estimator = ODMClassifier().fit(X, y)
     _, mine = pyplot.subplots()
+    listed = plots.plot_roc([model, estimator], X, y)
+    names = [text.get_text().partition(":")[0] for text in listed.get_legend().get_texts()]
+    assert names == ["odm", "odm 2"]
+    with pytest.raises(odmlib.ParameterError, match="found LinearODM, which is not fitted"):
+        plots.plot_roc(LinearODM(), X, y)
+    with pytest.raises(odmlib.ParameterError, match="this picture shows one model, found 2"):
+        plots.plot_confusion([model, estimator], X, y)
     assert plots.plot_roc({"odm": model, "linear": linear, "sk": estimator}, X, y, ax=mine) is mine
     assert len(mine.get_lines()) == 4 and mine.get_legend() is not None
     search = odmlib.grid_search(X, y, log2c=(-1, 1, 2), log2g=(1, -1, -2), folds=3)
+    cells = [text.get_text() for text in plots.plot_confusion(model, X, y).texts]
+    assert "0" not in cells and sum(map(int, cells)) == len(y)
     drawn = [
         plots.plot_pr(model, X, y),
         plots.plot_confusion(estimator, X, y, normalize=True),

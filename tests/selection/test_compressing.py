@@ -181,12 +181,73 @@ def test_refused(rings, wine):
         odmlib.train(X, y, kernel="linear", max_vectors=5)
 
 
+@pytest.fixture(scope="module")
+def waves():
+    X = np.random.default_rng(0).uniform(-3, 3, (400, 1))
+    return X, np.sin(2 * X[:, 0]) + 0.1 * np.random.default_rng(1).standard_normal(400)
+
+
+def test_intervals_of_regression_hold(waves):
+    X, y = waves
+    new = np.random.default_rng(2).uniform(-3, 3, (4000, 1))
+    targets = np.sin(2 * new[:, 0]) + 0.1 * np.random.default_rng(3).standard_normal(4000)
+    model = odmlib.train(X, y, machine="odmr", C=10, epsilon=0.01, coverage=True)
+    smaller = odmlib.compress(model, X, y)
+    found = compression(smaller)
+    change = np.abs(smaller.predict(X) - model.predict(X))
+    assert smaller.n_support < model.n_support / 4
+    assert found["largest_change"] == change.max() <= 0.1 * model.predict(X).std()
+    assert found["labels_changed"] is found["accuracy"] is None
+    for name, one in (("mean_squared_error_before", model), ("mean_squared_error", smaller)):
+        assert found[name] == pytest.approx(np.mean(np.square(one.predict(X) - y)))
+    ends = [one.predict_interval(new, 0.9) for one in (model, smaller)]
+    whole, held = (np.mean((inside[:, 0] <= targets) & (targets <= inside[:, 1])) for inside in ends)
+    assert whole <= held < whole + 0.05
+    before, after = model.interval(0.9), smaller.interval(0.9)
+    assert after == pytest.approx((before[0] - change.max(), before[1] + change.max()))
+    again = load_model(smaller.to_bytes())
+    assert again.to_bytes() == smaller.to_bytes() and again.interval(0.9) == after
+
+
+def test_regression_of_several_outputs(waves):
+    X, y = waves
+    model = odmlib.train(X, np.column_stack([y, 1000 * y]), machine="odmr", C=10)
+    smaller = odmlib.compress(model, X)
+    spread = model.predict(X).std(axis=0)
+    assert (np.abs(smaller.predict(X) - model.predict(X)).max(axis=0) <= 0.1 * spread).all()
+    assert smaller.n_support < model.n_support / 4
+    with pytest.raises(ParameterError, match="the model has 2 outputs but y has 1 column"):
+        odmlib.compress(model, X, y)
+    with pytest.raises(ParameterError, match="accuracy_loss is for models that tell classes"):
+        odmlib.compress(model, X, y, accuracy_loss=1)
+
+
+def test_the_rate_of_false_alarms_holds():
+    random = np.random.default_rng(0)
+    X, new = random.standard_normal((500, 2)), random.standard_normal((4000, 2))
+    model = odmlib.train(X, machine="odmo", nu=0.1)
+    labels = np.append(np.ones(500), -np.ones(50))
+    all_rows = np.vstack([X, random.standard_normal((50, 2)) + 6])
+    smaller = odmlib.compress(model, all_rows, labels, error=0.05)
+    found = compression(smaller)
+    assert smaller.n_support < model.n_support / 4
+    assert found["labels_changed"] == (smaller.predict(all_rows) != model.predict(all_rows)).sum()
+    assert found["accuracy"] == smaller.score(all_rows, labels)
+    moved = smaller.decision_function(X) - model.decision_function(X)
+    assert moved.min() > -1e-12  # the threshold gave way
+    assert moved.max() <= 2 * found["largest_change"] <= 0.1
+    assert np.mean(smaller.predict(new) == -1) < 0.12
+    assert (smaller.p_values(X) >= model.p_values(X)).all()
+    again = load_model(smaller.to_bytes())
+    assert again.to_bytes() == smaller.to_bytes()
+    assert (again.predict(new) == smaller.predict(new)).all()
+    kept = odmlib.compress(model, all_rows, labels, accuracy_loss=1.0)
+    assert kept.score(all_rows, labels) >= model.score(all_rows, labels) - 0.01
+
+
 @pytest.mark.parametrize("machine", ["odmr", "odmo"])
-def test_machines_without_classes_name_the_better_way(machine):
+def test_training_of_machines_without_classes_names_the_better_way(machine):
     X = np.random.default_rng(0).standard_normal((30, 2))
-    model = odmlib.train(X, X[:, 0], machine=machine)
-    with pytest.raises(ParameterError, match=f"a model of {machine} is not compressed.*--approx nystrom"):
-        odmlib.compress(model, vectors=5)
-    with pytest.raises(ParameterError, match=r"max_vectors.*--approx nystrom --rank N"):
+    with pytest.raises(ParameterError, match=r"max_vectors.*--approx nystrom --rank N.*odm-compress"):
         odmlib.train(X, X[:, 0], machine=machine, max_vectors=5)
     assert odmlib.train(X, X[:, 0], machine=machine, approx="nystrom", rank=5).n_support == 5
