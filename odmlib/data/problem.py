@@ -246,7 +246,8 @@ def check_targets(y: Any) -> Floats:
     return targets
 
 
-def check_sample_weights(sample_weight: Any, n_rows: int) -> Floats:
+def check_sample_weights(sample_weight: Any, n_rows: int, whole: bool = True) -> Floats:
+    """`whole`: these are all rows, so one of them must count."""
     if sample_weight is None:
         return np.ones(n_rows)
     try:
@@ -262,7 +263,7 @@ def check_sample_weights(sample_weight: Any, n_rows: int) -> Floats:
         raise ParameterError(
             f"row weight {wrong[0] + 1} is {weights[wrong[0]]:g}; weights must be finite and at least 0"
         )
-    if not weights.any():
+    if whole and not weights.any():
         raise ParameterError("all row weights are zero; nothing to train on")
     return weights
 

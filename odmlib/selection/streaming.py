@@ -181,6 +181,6 @@ def _checked_parts(source: Any, features: int | None) -> Iterator[tuple[Dataset,
             width = rows.n_features
         if rows.n_features != width:
             raise ParameterError(f"block {number} has {rows.n_features} features, expected {width}")
-        weights = check_sample_weights(block[2], rows.n_rows) if len(block) == 3 else None
+        weights = check_sample_weights(block[2], rows.n_rows, whole=False) if len(block) == 3 else None
         if rows.n_rows:
             yield rows, y, weights
