@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -36,8 +37,9 @@ def run_tool(program: str, run: Callable[[Sequence[str]], int], argv: Sequence[s
     with _termination_as_exception():
         try:
             try:
-                # what it sets for itself ends with its context
-                code = copy_context().run(run, sys.argv[1:] if argv is None else argv)
+                with _warnings_in_one_line(program):
+                    # what it sets for itself ends with its context
+                    code = copy_context().run(run, sys.argv[1:] if argv is None else argv)
             except Finished:
                 code = OK
             _flush_stdout()
@@ -66,6 +68,14 @@ def say(program: str, message: str) -> None:
 
 def warn(program: str, message: str) -> None:
     say(program, f"warning: {message}")
+
+
+@contextmanager
+def _warnings_in_one_line(program: str) -> Iterator[None]:
+    """Python's warnings, which would show a line of our source, in the words of a tool."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *about: warn(program, str(message))
+        yield
 
 
 @contextmanager
