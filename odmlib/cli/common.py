@@ -11,6 +11,7 @@ an error came from. This module is light (no numpy), so that `--help` and mistak
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -37,7 +38,7 @@ def run_tool(program: str, run: Callable[[Sequence[str]], int], argv: Sequence[s
     with _termination_as_exception():
         try:
             try:
-                with _warnings_in_one_line(program):
+                with _warnings_in_one_line(program), _names_of_any_bytes():
                     # what it sets for itself ends with its context
                     code = copy_context().run(run, sys.argv[1:] if argv is None else argv)
             except Finished:
@@ -76,6 +77,21 @@ def _warnings_in_one_line(program: str) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *about: warn(program, str(message))
         yield
+
+
+@contextmanager
+def _names_of_any_bytes() -> Iterator[None]:
+    """Names of files go to stdout as the bytes that they are, also where these are no text."""
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper) or stream.errors != "strict":
+        yield
+        return
+    stream.reconfigure(errors="surrogateescape")
+    try:
+        yield
+    finally:
+        if not stream.closed:
+            stream.reconfigure(errors="strict")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from odmlib.cli.common import Terminated, bad_values_as_usage, refuse_overwritin
 from odmlib.cli.parser import ToolParser, UsageError
 from odmlib.cli.progress import ProgressLine
 from odmlib.cli.training import add_training_options, checked_options, given_options, read_problem
-from odmlib.errors import OdmError
+from odmlib.errors import OdmError, ParameterError
 from odmlib.values import read_number, read_whole
 
 if TYPE_CHECKING:
@@ -327,7 +327,12 @@ def draw(result: GridResult, png: str, arguments: argparse.Namespace) -> None:
         if arguments.png is not None:
             warn(PROGRAM, f"{png} is not drawn: matplotlib is not installed")
         return
-    save_picture([tune_picture(result, os.path.basename(arguments.training_set_file))], png, kind)
+    try:
+        picture = tune_picture(result, os.path.basename(arguments.training_set_file))
+    except ParameterError as error:
+        warn(PROGRAM, f"{png} is not drawn: {error}")
+        return
+    save_picture([picture], png, kind)
 
 
 # ---------------------------------------------------------------------------------------- odm-train -C

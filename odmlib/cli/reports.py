@@ -115,7 +115,9 @@ def describe_model(model: Model) -> Iterator[str]:
             "objective and gap are those of machines over the landmarks"
         )
     if probability := report.get("probability"):
-        yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
+        log_loss = probability["log_loss"]
+        known = "no row could be left out" if log_loss is None else f"log-loss {log_loss:.4g}"
+        yield f"probabilities from {probability['source']}: {known}"
     if novelty := report.get("novelty"):
         yield (
             f"threshold {novelty['threshold']:.4g} from {novelty['source']}: "
