@@ -115,6 +115,11 @@ def shown_name(path: str) -> str:
     return "<stdin>" if path == "-" else path
 
 
+def base_name(path: str) -> str:
+    """The file's name alone, as pictures and pages show it."""
+    return one_line(os.path.basename(shown_name(path)))
+
+
 def refuse_overwriting(output: str | None, inputs: Sequence[str | None], message: str = "") -> None:
     """A slip of the fingers must not cost the user the data."""
     for name in inputs:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import IO, TYPE_CHECKING, Any
 
 from odmlib._version import __version__
-from odmlib.cli.common import say, shown_name, warn
+from odmlib.cli.common import base_name, say, shown_name, warn
 from odmlib.cli.parser import UsageError
 from odmlib.cli.tables import table_flags
 from odmlib.errors import OdmError, ParameterError, shell_words
@@ -280,10 +279,6 @@ def write_page(
     name = base_name(arguments.training_set_file)
     file.writelines(report_page(model, problem, name, arguments.command, test, others))
     file.flush()
-
-
-def base_name(path: str) -> str:
-    return os.path.basename(shown_name(path))
 
 
 def plain(value: Any) -> Any:
