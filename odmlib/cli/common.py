@@ -11,10 +11,12 @@ an error came from. This module is light (no numpy), so that `--help` and mistak
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -36,8 +38,9 @@ def run_tool(program: str, run: Callable[[Sequence[str]], int], argv: Sequence[s
     with _termination_as_exception():
         try:
             try:
-                # what it sets for itself ends with its context
-                code = copy_context().run(run, sys.argv[1:] if argv is None else argv)
+                with _warnings_in_one_line(program), _names_of_any_bytes():
+                    # what it sets for itself ends with its context
+                    code = copy_context().run(run, sys.argv[1:] if argv is None else argv)
             except Finished:
                 code = OK
             _flush_stdout()
@@ -69,6 +72,29 @@ def warn(program: str, message: str) -> None:
 
 
 @contextmanager
+def _warnings_in_one_line(program: str) -> Iterator[None]:
+    """Python's warnings, which would show a line of our source, in the words of a tool."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *about: warn(program, str(message))
+        yield
+
+
+@contextmanager
+def _names_of_any_bytes() -> Iterator[None]:
+    """Names of files go to stdout as the bytes that they are, also where these are no text."""
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper) or stream.errors != "strict":
+        yield
+        return
+    stream.reconfigure(errors="surrogateescape")
+    try:
+        yield
+    finally:
+        if not stream.closed:
+            stream.reconfigure(errors="strict")
+
+
+@contextmanager
 def bad_values_as_usage() -> Iterator[None]:
     """A value that an option cannot have is bad usage."""
     try:
@@ -87,6 +113,11 @@ def one_line(text: str) -> str:
 
 def shown_name(path: str) -> str:
     return "<stdin>" if path == "-" else path
+
+
+def base_name(path: str) -> str:
+    """The file's name alone, as pictures and pages show it."""
+    return one_line(os.path.basename(shown_name(path)))
 
 
 def refuse_overwriting(output: str | None, inputs: Sequence[str | None], message: str = "") -> None:

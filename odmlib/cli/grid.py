@@ -13,11 +13,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from odmlib.cli import reports
-from odmlib.cli.common import Terminated, bad_values_as_usage, refuse_overwriting, run_tool, say, warn
+from odmlib.cli.common import (
+    Terminated,
+    bad_values_as_usage,
+    base_name,
+    refuse_overwriting,
+    run_tool,
+    say,
+    warn,
+)
 from odmlib.cli.parser import ToolParser, UsageError
 from odmlib.cli.progress import ProgressLine
 from odmlib.cli.training import add_training_options, checked_options, given_options, read_problem
-from odmlib.errors import OdmError
+from odmlib.errors import OdmError, ParameterError
 from odmlib.values import read_number, read_whole
 
 if TYPE_CHECKING:
@@ -327,7 +335,12 @@ def draw(result: GridResult, png: str, arguments: argparse.Namespace) -> None:
         if arguments.png is not None:
             warn(PROGRAM, f"{png} is not drawn: matplotlib is not installed")
         return
-    save_picture([tune_picture(result, os.path.basename(arguments.training_set_file))], png, kind)
+    try:
+        picture = tune_picture(result, base_name(arguments.training_set_file))
+    except ParameterError as error:
+        warn(PROGRAM, f"{png} is not drawn: {error}")
+        return
+    save_picture([picture], png, kind)
 
 
 # ---------------------------------------------------------------------------------------- odm-train -C

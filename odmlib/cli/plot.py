@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odmlib.cli.common import bad_values_as_usage, run_tool, say, shown_name, warn
+from odmlib.cli.common import bad_values_as_usage, base_name, one_line, run_tool, say, shown_name, warn
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number, terminal_columns
 from odmlib.cli.tables import add_table_options
 from odmlib.errors import OdmError
@@ -363,7 +362,7 @@ def draw_tune(arguments: argparse.Namespace) -> list[Picture]:
     from odmlib.plots.inside import tune_picture
     from odmlib.selection.grid_file import read_search
 
-    return [tune_picture(read_search(path), os.path.basename(path)) for path in arguments.result_file]
+    return [tune_picture(read_search(path), base_name(path)) for path in arguments.result_file]
 
 
 def evaluations(arguments: argparse.Namespace, targets: bool = False) -> dict[str, Any]:
@@ -396,7 +395,7 @@ def models_on_data(arguments: argparse.Namespace) -> Iterator[tuple[str, Model, 
 
 
 def on_data(arguments: argparse.Namespace) -> str:
-    return os.path.basename(shown_name(arguments.data_file))
+    return base_name(arguments.data_file)
 
 
 def model_names(arguments: argparse.Namespace) -> list[str]:
@@ -406,9 +405,9 @@ def model_names(arguments: argparse.Namespace) -> list[str]:
         if len(names) != len(paths):
             raise UsageError(f"--names: {len(names)} names for {len(paths)} models")
     else:
-        names = [os.path.basename(path).removesuffix(".model") for path in paths]
+        names = [base_name(path).removesuffix(".model") for path in paths]
         if len(set(names)) < len(names):
-            names = list(paths)
+            names = [one_line(path) for path in paths]
     if len(set(names)) < len(names):
         raise UsageError("two models have the same name; give others with --names")
     return names

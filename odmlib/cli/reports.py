@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import IO, TYPE_CHECKING, Any
 
 from odmlib._version import __version__
-from odmlib.cli.common import say, shown_name, warn
+from odmlib.cli.common import base_name, say, shown_name, warn
 from odmlib.cli.parser import UsageError
 from odmlib.cli.tables import table_flags
 from odmlib.errors import OdmError, ParameterError, shell_words
@@ -115,7 +114,9 @@ def describe_model(model: Model) -> Iterator[str]:
             "objective and gap are those of machines over the landmarks"
         )
     if probability := report.get("probability"):
-        yield f"probabilities from {probability['source']}: log-loss {probability['log_loss']:.4g}"
+        log_loss = probability["log_loss"]
+        known = "no row could be left out" if log_loss is None else f"log-loss {log_loss:.4g}"
+        yield f"probabilities from {probability['source']}: {known}"
     if novelty := report.get("novelty"):
         yield (
             f"threshold {novelty['threshold']:.4g} from {novelty['source']}: "
@@ -282,10 +283,6 @@ def write_page(
     name = base_name(arguments.training_set_file)
     file.writelines(report_page(model, problem, name, arguments.command, test, others))
     file.flush()
-
-
-def base_name(path: str) -> str:
-    return os.path.basename(shown_name(path))
 
 
 def plain(value: Any) -> Any:

@@ -139,8 +139,7 @@ class Dataset:
 
     @classmethod
     def _from_dense(cls, X: Any, name: str) -> Dataset:
-        if type(X) is not np.ndarray and np.ma.is_masked(X):  # asking loads numpy.ma: 15 ms
-            raise ParameterError(f"{name} has masked entries; fill them first")
+        refuse_masked(X, name)
         try:
             array = np.asarray(X)
         except ValueError as error:
@@ -433,3 +432,9 @@ def _read_only(array: NDArray) -> NDArray:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """numpy would take what lies under a mask."""
+    if type(values) is not np.ndarray and np.ma.is_masked(values):  # asking loads numpy.ma: 15 ms
+        raise ParameterError(f"{name} has masked entries; fill them first")

@@ -313,7 +313,7 @@ def _writer(write: Callable[[Any], int | None], name: str, text: bool) -> Iterat
     sink = _Sink(write, name)
     stream: Any = io.BufferedWriter(sink, OUTPUT_BUFFER_BYTES)
     if text:
-        stream = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
+        stream = io.TextIOWrapper(stream, "utf-8", "backslashreplace", "\n")  # file names may be any bytes
     try:
         yield stream
         stream.flush()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odmlib._core.arrays import Codes, Floats
-from odmlib.data.dataset import Dataset, column_names
+from odmlib.data.dataset import Dataset, column_names, refuse_masked
 from odmlib.data.labels import python_label, show_labels
 from odmlib.errors import ParameterError
 from odmlib.values import shown_value
@@ -205,10 +205,13 @@ def encode_labels(y: Any) -> tuple[Codes, NDArray]:
 def _label_array(y: Any) -> NDArray:
     if y is None:
         raise ParameterError("y is missing; it holds one label per row (machine='odmo' needs none)")
+    refuse_masked(y, "y")
     try:
         array = np.asarray(y)
     except ValueError as error:
         raise ParameterError(f"y cannot be read as labels: {error}") from None
+    if array.dtype == np.longdouble:  # no model file holds more digits than float64
+        array = array.astype(np.float64)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -230,10 +233,7 @@ def check_targets(y: Any) -> Floats:
     """Finite numbers: rows x outputs."""
     if y is None:
         raise ParameterError("y is missing; it holds one target per row")
-    try:
-        targets = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"y cannot be read as numbers: {error}") from None
+    targets = _numbers(y, "y")
     if targets.ndim not in (1, 2) or targets.size == 0:
         raise ParameterError(
             f"y must hold a target, or a line of them, for each row, found shape {targets.shape}"
@@ -246,13 +246,24 @@ def check_targets(y: Any) -> Floats:
     return targets
 
 
-def check_sample_weights(sample_weight: Any, n_rows: int) -> Floats:
+def _numbers(values: Any, name: str) -> Floats:
+    refuse_masked(values, name)
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "cmM":  # numpy would drop the imaginary part, and count seconds
+            raise ParameterError(f"{name} holds {array.dtype}, expected real numbers")
+        return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, ParameterError):
+            raise
+        raise ParameterError(f"{name} cannot be read as numbers: {error}") from None
+
+
+def check_sample_weights(sample_weight: Any, n_rows: int, whole: bool = True) -> Floats:
+    """`whole`: these are all rows, so one of them must count."""
     if sample_weight is None:
         return np.ones(n_rows)
-    try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"sample_weight cannot be read as numbers: {error}") from None
+    weights = _numbers(sample_weight, "sample_weight")
     if weights.ndim == 0:
         weights = np.full(n_rows, float(weights))
     if weights.shape != (n_rows,):
@@ -262,7 +273,7 @@ def check_sample_weights(sample_weight: Any, n_rows: int) -> Floats:
         raise ParameterError(
             f"row weight {wrong[0] + 1} is {weights[wrong[0]]:g}; weights must be finite and at least 0"
         )
-    if not weights.any():
+    if whole and not weights.any():
         raise ParameterError("all row weights are zero; nothing to train on")
     return weights
 

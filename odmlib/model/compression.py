@@ -194,6 +194,8 @@ class Compression:
         self, kept: Places, fit_rows: FitRows | None
     ) -> Iterator[tuple[Places, Places, FitRows | None]]:
         """Outputs that share their vectors and rows: positions in `kept`, the outputs, and the rows."""
+        if not len(kept):  # f is 0
+            return
         if self.pairs is None or self.classes is None:
             yield np.arange(len(kept)), np.arange(self.n_outputs), self._sampled(fit_rows, len(kept))
             return
@@ -240,7 +242,7 @@ class Compression:
             rows = np.arange(len(vectors), both.n_rows)
             values = kernel.block(rows, onto=kernel.restricted(np.arange(len(vectors))), wide=True)
             values = np.column_stack([values, given.scores[part][:, outputs]])
-            total += dense_gram(values, np.ones(len(values)), self.threads)
+            total += dense_gram(np.ascontiguousarray(values), np.ones(len(values)), self.threads)
         return total
 
     def _kernel_matrix(self, vectors: Places) -> Floats:

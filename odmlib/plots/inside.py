@@ -17,7 +17,7 @@ from odmlib.model.functions import LinearFunction
 from odmlib.model.schemes import class_pairs, margins_of
 from odmlib.plots.chart import Bars, Chart, Matrix, Regions, Series
 from odmlib.plots.quality import check_kind
-from odmlib.selection.heat_map import SPAN, TITLES, rate_table
+from odmlib.selection.heat_map import TITLES, rate_table, shown_range, unit_of
 
 if TYPE_CHECKING:
     from odmlib.model.model import Model
@@ -176,23 +176,27 @@ def _column_name(model: Model, place: int) -> str:
 
 
 def tune_picture(result: GridResult, title: str = "") -> Matrix | Chart:
-    """Accuracies of a grid: cells for two parameters, a curve for one; the best has a frame."""
+    """Rates of a grid: cells for two parameters, a curve for one; the best has a frame."""
     if not result.points:
         raise ParameterError("the search holds no points")
     (across, columns), down, table = rate_table(result)
-    best = float(np.nanmax(table))
-    title = f"{title + ': ' if title else ''}best {best:g} %"
+    best, worst = shown_range(result, table)
+    unit = unit_of(result)
+    title = f"{title + ': ' if title else ''}best {best:g}{unit}"
     x_label = TITLES.get(across, across)
     if down is None:
         known = [(x, rate) for x, rate in zip(columns, table[0].tolist(), strict=True) if math.isfinite(rate)]
+        if not known:
+            raise ParameterError("no point of the search has a finite rate")
         xs, ys = ([point[k] for point in known] for k in (0, 1))
-        return Chart(
-            title, x_label, "accuracy in %", [Series("", xs, ys)], marks=[(xs[int(np.argmax(ys))], "")]
-        )
+        y_label = "accuracy in %" if unit else "mean squared error"
+        return Chart(title, x_label, y_label, [Series("", xs, ys)], marks=[(xs[ys.index(best)], "")])
     table = table[::-1]  # the largest value above, as on an axis
-    lowest = max(float(np.nanmin(table)), best - SPAN)
-    spread = (best - lowest) or 1.0
-    shades = np.where(np.isnan(table), 0.0, np.clip((table - lowest) / spread, 0.0, 1.0))
+    shades = np.zeros_like(table)
+    finite = np.isfinite(table)
+    if math.isfinite(best):
+        worst = worst if math.isfinite(worst) else max(table[finite])
+        shades[finite] = np.clip((table[finite] - worst) / ((best - worst) or 1.0), 0.0, 1.0)
     texts = [["" if math.isnan(rate) else f"{rate:.3g}" for rate in row] for row in table.tolist()]
     row, column = (int(place[0]) for place in np.nonzero(table == best))
     names = [[f"{value:g}" for value in values] for values in (columns, down[1][::-1])]

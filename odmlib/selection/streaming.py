@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from odmlib._core.arrays import Floats
-from odmlib.data.dataset import Dataset, checked_width
+from odmlib.data.dataset import Dataset, checked_width, refuse_masked
 from odmlib.data.problem import check_sample_weights
 from odmlib.data.reading import read_parts
 from odmlib.data.row_store import CacheFormatError, Identity, RowStore, Sample, StoredBlock, read_ahead
@@ -174,6 +174,7 @@ def _checked_parts(source: Any, features: int | None) -> Iterator[tuple[Dataset,
         if not isinstance(block, tuple | list) or len(block) not in (2, 3):
             raise ParameterError(f"block {number} of the source must be (X, y) or (X, y, weights)")
         rows = Dataset.from_any(block[0], f"X of block {number}")
+        refuse_masked(block[1], f"y of block {number}")
         y = np.asarray(block[1])
         if y.shape[:1] != (rows.n_rows,):
             raise ParameterError(f"block {number} has {rows.n_rows} rows but {len(np.atleast_1d(y))} labels")
@@ -181,6 +182,6 @@ def _checked_parts(source: Any, features: int | None) -> Iterator[tuple[Dataset,
             width = rows.n_features
         if rows.n_features != width:
             raise ParameterError(f"block {number} has {rows.n_features} features, expected {width}")
-        weights = check_sample_weights(block[2], rows.n_rows) if len(block) == 3 else None
+        weights = check_sample_weights(block[2], rows.n_rows, whole=False) if len(block) == 3 else None
         if rows.n_rows:
             yield rows, y, weights

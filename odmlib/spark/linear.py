@@ -34,12 +34,14 @@ from odmlib.solvers.control import (
     WarmStart,
 )
 from odmlib.solvers.distributed.blocks import Block, Sums, solve_dsvrg, solve_lbfgs, solve_newton
+from odmlib.solvers.linear.certificate import RowSums
 from odmlib.spark.blocks import Classes, RowBlock, Whole
 from odmlib.spark.engine import Spread, task_threads, tree_sum
 from odmlib.spark.lockstep import Ask, side_by_side
 from odmlib.spark.margins import MarginPart, margin_part
 
 HESSIAN_VALUES = 10_000_000  # of all classes together: 80 MB
+KNOWN = len(RowSums._fields)
 NARROW_COLUMNS = 1000  # up to which Newton's method is taken: 8 MB of Hessian from every block
 
 
@@ -61,13 +63,13 @@ class Request(NamedTuple):
     def of(self, block: ValidatedBlock, seed: int) -> Floats:
         if self.sweeps:
             return block.one_shot(seed, self.sweeps)
-        losses, gradient, hessian = block.sums(self.w, task_threads(), self.curved)
+        losses, gradient, hessian, known = block.sums(self.w, task_threads(), self.curved)
         validated = block.held.sums(self.w, task_threads())[0] if block.held is not None else 0.0
         matrix = () if hessian is None else hessian.reshape(-1)
-        return np.concatenate([gradient, [losses, validated], matrix])
+        return np.concatenate([gradient, [losses, validated], known, matrix])
 
     def size(self, n: int) -> int:
-        return n if self.sweeps else n + 2 + n * n * self.curved
+        return n if self.sweeps else n + 2 + KNOWN + n * n * self.curved
 
 
 class SparkBlocks:
@@ -127,7 +129,8 @@ class OneTask:
     def sums(self, w: Floats, curved: bool = False) -> Sums:
         total, n = self.ask(Request(self.task, w, curved)), self.n_columns
         self.last = w, float(total[n + 1])
-        return float(total[n]), total[:n], total[n + 2 :].reshape(n, n) if curved else None
+        hessian = total[n + 2 + KNOWN :].reshape(n, n) if curved else None
+        return Sums.at(w, float(total[n]), total[:n], hessian, total[n + 2 : n + 2 + KNOWN])
 
     def one_shot(self, sweeps: int) -> Floats:
         return self.ask(Request(self.task, np.zeros(0), sweeps=sweeps))

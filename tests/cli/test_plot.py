@@ -178,3 +178,12 @@ def test_text_needs_no_matplotlib(tools, models):
     result = run_python(script)
     assert result.returncode == 1
     assert "needs matplotlib" in result.stderr and not Path("p.png").exists() and Path("p.svg").exists()
+
+
+def test_a_warning_is_one_line(tools, models):
+    """Python's own form names a file of ours and shows its line."""
+    Path("wide").write_text("+1 1:1 9:1\n-1 1:-1\n")
+    script = "import warnings; warnings.simplefilter('default'); from odmlib.cli.plot import main; "
+    found = run_python(script + "main(['roc', 'wide', 'odm.model'])")
+    assert found.stderr.startswith("odm-plot: warning: features above"), found.stderr
+    assert found.stderr.count("\n") == 1, found.stderr

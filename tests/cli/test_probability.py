@@ -76,3 +76,9 @@ def test_training_says_where_they_come_from(tools):
 
 def test_cross_validation_with_b_is_the_same(tools):
     assert tools.train("-q -v 3 -b 1", WDBC).out == tools.train("-q -v 3", WDBC).out
+
+
+def test_two_rows_leave_nothing_to_measure(tools):
+    Path("d").write_text("1 1:1\n-1 1:-1\n")
+    code, _, err = tools.train("-s kmomd -b 1 d m")
+    assert code == 0 and "no row could be left out" in err, err

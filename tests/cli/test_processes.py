@@ -210,3 +210,19 @@ def test_launchers():
         )
         assert (result.returncode, result.stderr) == (0, b"")
     assert load_model("m").n_features == 4
+
+
+def test_a_file_name_may_be_any_bytes():
+    """Names that are no text: on stdout as they are, in pages and JSON in escapes."""
+    name = os.fsdecode(b"d\xff")
+    Path(name).write_text("+1 1:1e200\n-1 1:-1\n+1 1:3\n-1 1:4\n")
+    for words in (
+        ("check", name),
+        ("check", "--json", "-", name),
+        ("easy", "-q", "-t", "0", "-log2c", "0,0,1", "-v", "2", name),
+    ):
+        found = run(*words)
+        assert found.returncode == 0, found.stderr
+    found = run("train", "-q", "-t", "0", "--report", os.fsdecode(b"r\xff"), name, "m")
+    assert found.returncode == 0, found.stderr
+    assert b"d\\udcff" in Path(os.fsdecode(b"r\xff")).read_bytes()

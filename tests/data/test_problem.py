@@ -114,7 +114,7 @@ def test_sample_weights(weights, expected):
         ([0, 0, 0, 0], "all row weights are zero"),
         (["a", 1, 1, 1], "cannot be read as numbers"),
         ([1, None, 1, 1], "row weight 2 is nan"),
-        ([1, 1j, 1, 1], "cannot be read as numbers"),
+        ([1, 1j, 1, 1], "holds complex128, expected real numbers"),
         ([[1], [1, 2], 1, 1], "cannot be read as numbers"),
     ],
 )
@@ -223,3 +223,36 @@ def test_rows_of_another_width():
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert len(model.predict(odmlib.Dataset.from_any(np.ones((2, 1))))) == 2
+
+
+MASKED = np.ma.array([1.0, -1.0, 1.0], mask=[True, False, False])
+
+
+@pytest.mark.parametrize("machine", ["odm", "odmr"])
+def test_what_numpy_would_take_in_silence_is_refused(machine):
+    """numpy drops masks and imaginary parts, and counts seconds."""
+    X, y = [[1.0], [2.0], [3.0]], [1.0, -1.0, 1.0]
+    for labels, message in (
+        (MASKED, "y has masked entries"),
+        (np.array(y) + 1j, "complex"),
+        (np.array([1, 2, 3]).astype("datetime64[s]"), "y holds datetime64"),
+    ):
+        if machine == "odm" and "datetime" in message:  # may be names of classes
+            continue
+        with pytest.raises(ParameterError, match=message):
+            odmlib.train(X, labels, machine=machine)
+    for weights, message in (
+        (MASKED, "sample_weight has masked entries"),
+        (np.ones(3) + 0j, "sample_weight holds complex128, expected real numbers"),
+        (np.ones(3).astype("timedelta64[s]"), "sample_weight holds timedelta64"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            odmlib.train(X, y, machine=machine, sample_weight=weights)
+    with pytest.raises(ParameterError, match="y of block 1 has masked entries"):
+        odmlib.train_stream([(X, MASKED)])
+
+
+def test_labels_of_long_doubles_become_what_a_model_file_holds():
+    labels = np.array([1, -1, 1], dtype=np.longdouble) + np.longdouble("1e-18")
+    model = odmlib.train([[1.0], [2.0], [3.0]], labels)
+    assert model.labels.dtype == np.float64

@@ -131,3 +131,16 @@ def test_threads_change_nothing():
     one, two = (compression_of(function, vectors, threads=n).at(50) for n in (1, 2))
     assert one.vectors.values.tobytes() == two.vectors.values.tobytes()
     assert one.terms.values.tobytes() == two.terms.values.tobytes()
+
+
+def test_one_vector_and_several_outputs():
+    vectors, function = function_of(2, 2)
+    compression = compression_of(function, vectors, scheme="joint")
+    assert compression.at(1).vectors.n_rows == 1
+
+
+def test_a_function_that_is_0_needs_no_vector():
+    function = KernelFunction(RBF, Dataset.from_any(np.ones((2, 3))), np.array([[1.0], [-1.0]]))
+    smaller = compression_of(function, np.ones((2, 3))).at(1)
+    assert smaller.vectors.n_rows == 0
+    assert (smaller.scores(Dataset.from_any(np.ones((2, 3))), 1) == 0).all()

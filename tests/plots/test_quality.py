@@ -16,6 +16,7 @@ from odmlib.plots.picture import save_picture
 from odmlib.plots.quality import calibration_chart, confusion_matrix, pr_chart, roc_chart
 from odmlib.plots.svg import svg_document, svg_element
 from odmlib.plots.text import text_chart
+from odmlib.selection.grid import GridPoint, GridResult
 
 RANDOM = np.random.default_rng(3)
 
@@ -165,6 +166,34 @@ def test_tune():
     assert picture.columns == ["-1", "1", "3"] and picture.rows == ["1", "-1", "-3"]
     curve = tune_picture(odmlib.grid_search(X, y, log2c=(-1, 3, 2), log2g=None, folds=3))
     assert isinstance(curve, Chart) and curve.series[0].x == [-1, 1, 3]
+
+
+def test_the_best_of_a_regression_is_the_lowest():
+    result = GridResult({"C": [1.0, 2.0], "gamma": [1.0, 2.0]}, 4, lower_is_better=True)
+    for C, gamma, rate in ((1.0, 1.0, 3.0), (2.0, 1.0, 2.5), (1.0, 2.0, 100.0), (2.0, 2.0, np.inf)):
+        result.add(GridPoint({"C": C, "gamma": gamma}, rate))
+    picture = tune_picture(result)
+    row, column = picture.mark
+    assert picture.title == "best 2.5"
+    assert picture.values[row][column] == 2.5 and picture.shades[row][column] == 1.0
+    assert np.max(picture.shades) == 1.0 and np.min(picture.shades) == 0.0
+    curve = GridResult({"C": [1.0, 2.0]}, 2, lower_is_better=True)
+    curve.add(GridPoint({"C": 1.0}, 4.0))
+    curve.add(GridPoint({"C": 2.0}, 3.0))
+    chart = tune_picture(curve)
+    assert (chart.marks, chart.y_label) == ([(1.0, "")], "mean squared error")
+
+
+def test_rates_that_overflow_are_drawn_without_a_warning():
+    two = GridResult({"C": [1.0, 2.0], "gamma": [1.0, 2.0]}, 4, lower_is_better=True)
+    one = GridResult({"C": [1.0]}, 1, lower_is_better=True)
+    one.add(GridPoint({"C": 1.0}, np.inf))
+    for C in (1.0, 2.0):
+        for gamma in (1.0, 2.0):
+            two.add(GridPoint({"C": C, "gamma": gamma}, np.inf))
+    assert np.all(np.array(tune_picture(two).shades) == 0.0)
+    with pytest.raises(odmlib.ParameterError, match="no point of the search has a finite rate"):
+        tune_picture(one)
 
 
 def pictures(two):

@@ -308,3 +308,13 @@ def test_a_damaged_cache_stays_for_who_is_told_to_delete_it():
     Path(name).write_bytes(whole)
     odmlib.train_stream("data", cache_mb=1)
     assert os.listdir() == ["data"]
+
+
+def test_a_block_may_have_no_weight_at_all():
+    X, y = noisy(200)
+    weights = np.where(np.arange(200) < 50, 0.0, 1.0)
+    streamed = odmlib.train_stream(blocks_of(X, y, 50, weights), machine="odm", tol=1e-6)
+    trained = odmlib.train(X[50:], y[50:], kernel="linear", tol=1e-6)
+    assert abs(streamed.report["primal"] - trained.report["primal"]) <= 1e-6 * trained.report["primal"]
+    with pytest.raises(ParameterError, match="weight"):
+        odmlib.train_stream(blocks_of(X, y, 50, np.zeros(200)), machine="odm")

@@ -21,8 +21,9 @@ cocoa   CoCoA+: blocks improve their own duals at the same time. So that the sum
         times sqrt(sigma), with w / sqrt(sigma). Few rounds for small C, very many for large C.
 
 Certificates: 1/2 |grad P(w)|^2 bounds P(w) - min P, as in newton.py; cocoa has duals, hence the duality gap.
-Blocks of a loss with a kink may sum a smoothed loss instead, which newton and lbfgs minimise, and tell beside
-it what they sum for the certificate of the loss itself (`SmoothedSums`; streamed.py).
+Every block also adds up what rounding may change (linear/certificate.py), so that no bound claims too much.
+Blocks of a loss with a kink may sum a smoothed loss instead, which newton and lbfgs minimise; their bounds
+are those of the loss itself (streamed.py).
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from odmlib.solvers.control import STALLED, Control, Resources, SolverResult, Wa
 from odmlib.solvers.linalg.dense import PositiveFactor
 from odmlib.solvers.linear._dcd import Sweeper
 from odmlib.solvers.linear._svrg import InnerLoop
+from odmlib.solvers.linear.certificate import Certificate, RowSums, sums_at_slopes
 from odmlib.solvers.problem import LinearProblem
 
 SLICE = 5_000_000  # values between two looks at Ctrl-C
@@ -64,19 +66,41 @@ class BlockTuning:
 
 TUNING = BlockTuning()
 
-Sums = tuple[
-    float, Floats, Floats | None
-]  # F_k(w), its gradient and, where `curved` asks for it, its Hessian
 
-
-class SmoothedSums(NamedTuple):
-    """Sums of a smoothed loss, and what tells of the loss itself."""
+class BlockSums(NamedTuple):
+    """Of a block's rows: F_k(w), its gradient, its Hessian where `curved` asks for it, and bounds."""
 
     losses: float
     gradient: Floats
     hessian: Floats | None
-    difference: float  # the sum of the losses themselves less `losses`
-    row_gaps: float  # P - D of the problem itself is this and 1/2 |gradient of the smoothed P|^2
+    known: RowSums
+
+
+class Sums(NamedTuple):
+    """The same of all rows, with bounds for the problem itself at w.
+
+    `losses` are those that are minimised; the bounds are those of the problem's own loss, rounding included.
+    """
+
+    losses: float
+    gradient: Floats
+    hessian: Floats | None
+    bounds: Certificate
+
+    @classmethod
+    def at(
+        cls,
+        w: Floats,
+        losses: float,
+        gradient: Floats,
+        hessian: Floats | None,
+        known: Floats,
+        variance: float = 0.0,
+    ) -> Sums:
+        """`known`: the sums of all blocks' RowSums."""
+        slope = w + gradient
+        bounds = RowSums(*known.tolist()).bounds(w, math.sqrt(inner(slope, slope)), variance)
+        return cls(losses, gradient, hessian, bounds)
 
 
 # (w, v) -> something like the inverse of the Hessian at w times v
@@ -102,10 +126,12 @@ class Block:
     def problem(self) -> LinearProblem:
         return LinearProblem(Rows(self.rows, self.bias), self.y, self.costs, self.loss)
 
-    def sums(self, w: Floats, threads: int = 1, curved: bool = False) -> Sums:
+    def sums(self, w: Floats, threads: int = 1, curved: bool = False) -> BlockSums:
         margins, curvatures = np.empty((2, self.rows.n_rows))
         losses, gradient = self.problem.evaluate(w, margins, curvatures, threads)
-        return losses, gradient, self.problem.rows.gram(curvatures, threads) if curved else None
+        hessian = self.problem.rows.gram(curvatures, threads) if curved else None
+        known = sums_at_slopes(self.problem, margins, math.sqrt(inner(w, w)), threads)
+        return BlockSums(losses, gradient, hessian, known)
 
     def one_shot(self, seed: int, sweeps: int) -> Floats:
         """share w_k: the block's part of the averaged start."""
@@ -174,7 +200,7 @@ class Blocks(Protocol):
 
     n_columns: int
 
-    def sums(self, w: Floats, curved: bool = False) -> Sums | SmoothedSums: ...
+    def sums(self, w: Floats, curved: bool = False) -> Sums: ...
     def one_shot(self, sweeps: int) -> Floats: ...
 
 
@@ -204,8 +230,9 @@ class LocalBlocks:
 
     def sums(self, w: Floats, curved: bool = False) -> Sums:
         parts = [block.sums(w, self.threads, curved) for block in self.blocks]
-        losses, gradients, hessians = zip(*parts, strict=True)
-        return math.fsum(losses), np.sum(gradients, axis=0), np.sum(hessians, axis=0) if curved else None
+        losses, gradients, hessians, known = zip(*parts, strict=True)
+        hessian = np.sum(hessians, axis=0) if curved else None
+        return Sums.at(w, math.fsum(losses), np.sum(gradients, axis=0), hessian, np.sum(known, axis=0))
 
     def one_shot(self, sweeps: int) -> Floats:
         return np.sum([block.one_shot(self.seed, sweeps) for block in self.blocks], axis=0)
@@ -234,27 +261,26 @@ def split(problem: LinearProblem, partition: Places) -> list[Block]:
 
 @dataclass
 class _Point:
-    """A point with what is minimised there, its gradient, the objective and the bound that belongs to it."""
+    """A point with what is minimised there, its gradient, and bounds of the objective."""
 
     w: Floats
     minimised: float
     gradient: Floats
     hessian: Floats | None  # of the losses
-    difference: float = 0.0  # of the objective and what is minimised: 0 unless that is smoothed
-    row_gaps: float = 0.0
+    bounds: Certificate
 
     @property
     def primal(self) -> float:
-        return self.minimised + self.difference
+        return self.bounds.primal
 
     @property
     def gap(self) -> float:
-        return 0.5 * inner(self.gradient, self.gradient) + self.row_gaps
+        return self.bounds.gap
 
 
 def _point(blocks: Blocks, w: Floats, curved: bool = False) -> _Point:
-    losses, gradient, hessian, *smoothing = blocks.sums(w, curved)
-    return _Point(w, 0.5 * inner(w, w) + losses, w + gradient, hessian, *smoothing)
+    losses, gradient, hessian, bounds = blocks.sums(w, curved)
+    return _Point(w, 0.5 * inner(w, w) + losses, w + gradient, hessian, bounds)
 
 
 def _first_weights(blocks: Blocks, start: WarmStart | None, tuning: BlockTuning) -> Floats:
@@ -313,6 +339,8 @@ def _descend(
         bound = max(bound, here.primal - here.gap)
         gap = max(0.0, here.primal - bound)
         status = control.step(rounds, here.primal, gap, tuning.max_rounds)
+        if status is None and here.bounds.rounding_is_all:
+            status = STALLED
         if status is not None:
             break
         there = step(here)

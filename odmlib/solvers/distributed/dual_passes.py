@@ -25,7 +25,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,10 @@ from odmlib._core.arrays import Floats
 from odmlib._core.rows import Rows
 from odmlib._core.vectors import inner
 from odmlib.data.row_store import StoredBlock, errors_named
-from odmlib.solvers.control import MAX_ITER, Control, SolverResult, relative_gap, steps_to_come
+from odmlib.losses.sums import gaps
+from odmlib.solvers.control import MAX_ITER, STALLED, Control, SolverResult, relative_gap, steps_to_come
 from odmlib.solvers.linear._dcd import Sweeper
+from odmlib.solvers.linear.certificate import UNIT, Certificate, RowErrors, RowSums
 from odmlib.solvers.problem import LinearProblem
 
 if TYPE_CHECKING:
@@ -57,6 +59,15 @@ class DualTuning:
 
 
 TUNING = DualTuning()
+
+
+class Measured(NamedTuple):
+    """What the last pass told of a task."""
+
+    w: Floats
+    bounds: Certificate
+    half_square: float  # 1/2 |grad P_g(w)|^2
+    row_gaps: float  # of the certificate
 
 
 class StoredDuals:
@@ -128,16 +139,18 @@ def _solve(
     while True:
         before, b = w.copy(), bias_weight.value
         part = _visit(task, duals, before, b, w, tuning, passes)
-        losses, gap, known, tilt, new_tilt = task.passes.sums(task.number, part, task.over, shuffled=True)
-        away, tilted = before - known, b - tilt
-        primal = 0.5 * inner(before, before) + 0.5 * b * b + losses
-        gap += 0.5 * inner(away, away) + 0.5 * tilted * tilted
-        bound = max(bound, primal - gap)
-        if primal < best or not math.isfinite(primal):
-            best, best_weights = primal, np.append(before, b) if task.bias else before
+        sums, image, tilt, new_tilt = task.passes.sums(task.number, part, task.over, shuffled=True)
+        away = before - image
+        whole = np.append(before, b)
+        bounds = RowSums(*sums).bounds(whole, math.sqrt(inner(away, away) + (b - tilt) ** 2))
+        bound = max(bound, bounds.primal - bounds.gap)
+        if bounds.primal < best or not math.isfinite(bounds.primal):
+            best, best_weights = bounds.primal, whole if task.bias else before
         gap = max(0.0, best - bound)
-        task.last = best_weights, best, 0.0, gap
+        task.last = Measured(best_weights, Certificate(best, gap, bounds.rounding), 0.0, gap)
         status = control.step(passes, best, gap, tuning.max_passes)
+        if status is None and bounds.rounding_is_all:
+            status = STALLED
         passes += 1
         seen.append((passes, relative_gap(best, gap)))
         if status is None and passes >= tuning.first_forecast:
@@ -170,8 +183,8 @@ def _visit(
             rows, y, costs, all_duals, a = rows.restricted(some), y[some], costs[some], a, a[some]
         targets = -task.bias * b * y
         problem = LinearProblem(rows, y, costs, task.loss, targets)
-        losses, gap = problem.losses_and_gap(a, problem.margins(before, task.threads), task.threads)
-        known, tilt = problem.weights_of(a, task.threads), task.bias * inner(a, y)
+        sums = _sums(problem, a, before, task.bias, task.threads)
+        image, tilt = problem.weights_of(a, task.threads), task.bias * inner(a, y)
         if len(a):
             seed = 0x9E3779B9 * (number + 1) + block.number
             sweeper = Sweeper(rows, task.loss, y, costs, a, w, seed, targets)
@@ -187,6 +200,16 @@ def _visit(
             all_duals[some] = a
             a = all_duals
         duals.write(block.first, a)
-        return [losses, gap, known, tilt, new_tilt]
+        return [np.array(sums), image, tilt, new_tilt]
 
     return part
+
+
+def _sums(problem: LinearProblem, duals: Floats, w: Floats, bias: float, threads: int) -> RowSums:
+    """What rows add to the certificate; the bias is in their targets."""
+    squares = problem.rows.squared_norms()
+    margins = problem.margins(w, threads)
+    errors = RowErrors(problem, margins, math.sqrt(inner(w, w)) * np.sqrt(squares), threads)
+    length = 1.01 * inner(np.abs(duals), np.sqrt(squares + bias**2))
+    row_gaps = gaps(problem.loss, duals, margins, problem.costs)
+    return errors.sums(duals, row_gaps, UNIT * (len(duals) + 20) * length, length)

@@ -38,11 +38,12 @@ from odmlib.data.row_store import RowStore, StoredBlock
 from odmlib.errors import OdmError
 from odmlib.losses.loss import MarginLoss, MeanVarianceLoss, SmoothedLoss
 from odmlib.solvers.control import MAX_ITER, STOPPED, Control, SolverResult, WarmStart, relative_gap
-from odmlib.solvers.distributed.blocks import SmoothedSums, solve_lbfgs, solve_newton
+from odmlib.solvers.distributed.blocks import Sums, solve_lbfgs, solve_newton
 from odmlib.solvers.distributed.dual_passes import TUNING as DUAL
-from odmlib.solvers.distributed.dual_passes import DualTuning, solve_dual_passes
+from odmlib.solvers.distributed.dual_passes import DualTuning, Measured, solve_dual_passes
 from odmlib.solvers.linalg.conjugate_gradients import conjugate_gradients
 from odmlib.solvers.linalg.dense import PositiveFactor
+from odmlib.solvers.linear.certificate import RowSums, bend_gaps, sums_at_slopes
 from odmlib.solvers.problem import LinearProblem
 
 NARROWER = "narrower"  # not a status of a result: the smoothing keeps the gap open
@@ -193,7 +194,7 @@ class StreamedTask:
     def __post_init__(self) -> None:
         self.n_columns = self.passes.store.n_features + (1 if self.bias else 0)
         self.over: Callable[[], str | None] = lambda: None
-        self.last: tuple[Floats, float, float, float] | None = None  # w, objective, 1/2 |grad|^2, row gaps
+        self.last: Measured | None = None
         self.q = np.zeros(self.n_columns)  # of the mean; 0 where the loss has no variance
         self.smoothed: SmoothedLoss | None = None
         if isinstance(self.loss, MeanVarianceLoss):
@@ -207,23 +208,26 @@ class StreamedTask:
 
     # ------------------------------------------------------------------------------------ the protocol Blocks
 
-    def sums(self, w: Floats, curved: bool = False) -> SmoothedSums:
+    def sums(self, w: Floats, curved: bool = False) -> Sums:
         self._centre_at(w)
+        length = math.sqrt(inner(w, w))
 
         def part(block: StoredBlock) -> list[Any]:
             problem = self._problem(block)
             margins, curvatures = np.empty((2, block.rows.n_rows))
             losses, gradient = problem.evaluate(w, margins, curvatures, self.threads)
             hessian = problem.rows.gram(curvatures, self.threads) if curved else 0.0
-            return [losses, gradient, hessian, *self._smoothing(margins, problem.costs)]
+            own = replace(problem, loss=self._own_loss())
+            known = sums_at_slopes(own, margins, length, self.threads, self.smoothed)
+            return [losses, gradient, hessian, np.array(known)]
 
-        losses, gradient, hessian, difference, gaps = self.passes.sums(self.number, part, self.over)
+        losses, gradient, hessian, known = self.passes.sums(self.number, part, self.over)
         if curved and self.variance:
             hessian = hessian - 2 * self.variance / self.total_cost * np.outer(self.q, self.q)
+        sums = Sums.at(w, losses, gradient, hessian if curved else None, known, self.variance)
         slope = w + gradient
-        primal = 0.5 * inner(w, w) + losses + difference
-        self.last = w, primal, 0.5 * inner(slope, slope), gaps
-        return SmoothedSums(losses, gradient, hessian if curved else None, difference, gaps)
+        self.last = Measured(w, sums.bounds, 0.5 * inner(slope, slope), RowSums(*known).gaps)
+        return sums
 
     def one_shot(self, sweeps: int) -> Floats:
         """Not asked for: the start comes from the sample."""
@@ -240,16 +244,12 @@ class StreamedTask:
         if self.smoothed is not None and self.variance:
             self.smoothed.centre = inner(w, self.q) / self.total_cost
 
-    def _smoothing(self, margins: Floats, costs: Floats) -> tuple[float, float]:
-        """(losses themselves less the smoothed ones, row gaps) of the hinge; 0 for rows outside the bend."""
-        if self.smoothed is None:
-            return 0.0, 0.0
-        width = self.smoothed.width
-        bent = np.flatnonzero(np.abs(1 - margins) < 0.5 * width)
-        short, b = 1 - margins[bent], self.smoothed.hinge * costs[bent]
-        part = short / width + 0.5  # of b: the multiplier
-        hinges = b * np.maximum(0, short)
-        return float((hinges - 0.5 * width * b * part * part).sum()), float((hinges - b * part * short).sum())
+    def _own_loss(self) -> MarginLoss:
+        """The loss itself, with the centre at which the smoothed one is."""
+        if self.smoothed is None or not self.variance:
+            return self.loss
+        numbers = self.smoothed.variance, self.smoothed.mean, self.smoothed.hinge, self.smoothed.centre
+        return MeanVarianceLoss(*numbers)
 
     def find_mean(self) -> None:
         """q, in one pass, where the loss has a variance."""
@@ -275,7 +275,7 @@ class StreamedTask:
         while width > self.tuning.least_width:
             self.smoothed.width = width
             few = np.count_nonzero(away < 0.4 * width) < enough
-            if few or self._smoothing(margins, costs)[1] <= allowed:
+            if few or float(bend_gaps(self.smoothed, margins, costs)[1].sum()) <= allowed:
                 return
             width *= 0.8
 
@@ -322,9 +322,8 @@ def solve_streamed(
     except PassEnded as end:
         if task.last is None:
             raise OdmError("training ended before the first pass over the rows was complete") from None
-        w, primal, half_square, gaps = task.last
-        status = end.args[0]
-        return SolverResult.at(status, primal, half_square + gaps, 0, "stream", weights=w)
+        primal, gap, _ = task.last.bounds
+        return SolverResult.at(end.args[0], primal, gap, 0, "stream", weights=task.last.w)
     finally:
         task.passes.leave()
 
@@ -362,7 +361,7 @@ def _solve(
         if result.status != NARROWER or task.smoothed is None:
             break
         assert task.last is not None
-        wanted = task.tuning.smoothing_part * control.target(result.primal) / max(task.last[3], 1e-300)
+        wanted = task.tuning.smoothing_part * control.target(result.primal) / max(task.last.row_gaps, 1e-300)
         task.smoothed.width *= min(0.7, max(task.tuning.shrinking, math.sqrt(wanted)))
     result.iterations, result.dual = done, bound
     result.gap = relative_gap(result.primal, max(0.0, result.primal - bound))
@@ -379,6 +378,6 @@ def _smoothing_is_all(task: StreamedTask, control: Control) -> str | None:
     """Whether the gap is still open only because the hinge is smoothed."""
     if task.smoothed is None or task.last is None or task.smoothed.width <= task.tuning.least_width:
         return None
-    _, primal, half_square, gaps = task.last
-    open_by_smoothing = gaps > 2 * task.tuning.smoothing_part * control.target(primal)
+    _, bounds, half_square, gaps = task.last
+    open_by_smoothing = gaps > 2 * task.tuning.smoothing_part * control.target(bounds.primal)
     return NARROWER if open_by_smoothing and half_square < 0.3 * gaps else None

@@ -9,8 +9,11 @@ import pytest
 
 from odmlib._core.rows import Rows
 from odmlib.data.dataset import Dataset
+from odmlib.data.row_store import RowStore, Sample
 from odmlib.losses.loss import BandLoss, HingeLoss, MeanVarianceLoss
 from odmlib.solvers.control import CONVERGED, STALLED, Control, Resources
+from odmlib.solvers.distributed.blocks import LocalBlocks, solve_dsvrg, solve_lbfgs, solve_newton, split
+from odmlib.solvers.distributed.streamed import Passes, Side, StreamedTask, StreamTuning, solve_streamed
 from odmlib.solvers.linear.auto import solve_linear
 from odmlib.solvers.linear.certificate import certificate
 from odmlib.solvers.linear.nonsmooth import solve_nonsmooth
@@ -84,6 +87,60 @@ def test_bounds_of_hinge_machines_hold_in_exact_arithmetic(solver, loss):
         assert result.gap < 1e-3
         if result.status == CONVERGED:
             assert result.gap <= 1e-15
+
+
+BLOCKS = {"newton": solve_newton, "lbfgs": solve_lbfgs, "dsvrg": solve_dsvrg}
+
+
+@pytest.mark.parametrize("solver", BLOCKS)
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+def test_bounds_of_blocks_hold_in_exact_arithmetic(solver, offset):
+    """What blocks of rows tell of rounding adds up, wherever they lie."""
+    for seed in range(8):
+        problem = make(seed, offset=offset, C=4.0 / (1 + offset**2))
+        blocks = LocalBlocks(split(problem, np.arange(20) % 3), Resources(threads=1))
+        result = BLOCKS[solver](blocks, Control(tol=1e-16, max_iter=300))
+        least, value = exact_minimum(problem, result.weights), exact_objective(problem, exact(result.weights))
+        assert Fraction(result.dual) <= least <= value <= Fraction(result.primal), seed
+        assert result.status != CONVERGED
+        assert solver == "dsvrg" or result.gap < 1e-9
+
+
+@pytest.mark.parametrize("loss", [BandLoss(THETA, NU), HingeLoss(), MeanVarianceLoss(0.5, 0.25, 1.0)])
+@pytest.mark.parametrize("narrow", [0, 10])
+@pytest.mark.parametrize("tol", [1e-16, 1e-9])
+def test_bounds_of_rows_in_a_file_hold_in_exact_arithmetic(loss, narrow, tol, tmp_path):
+    """Against the exact minimum of the band; of the others against exact objectives near it."""
+    tuning = StreamTuning(narrow_columns=narrow)
+    for seed in range(8):
+        problem = make(seed, C=0.125, loss=loss.__reduce__()[0](*loss.__reduce__()[1]))
+        result = solve_in_a_file(problem, tol, tuning, tmp_path / "rows")
+        value = exact_objective(problem, exact(result.weights))
+        if isinstance(loss, BandLoss):
+            least = exact_minimum(problem, result.weights)
+        else:
+            control = Control(tol=1e-14, max_iter=2000)
+            other = solve_nonsmooth(problem, control, Resources(threads=1), solver="interior-point")
+            least = min(value, exact_objective(problem, exact(other.weights)))
+        assert Fraction(result.dual) <= least <= value <= Fraction(result.primal), seed
+        assert result.gap < 1e-6
+        if result.status == CONVERGED:
+            assert result.gap <= tol
+
+
+def solve_in_a_file(problem, tol, tuning, path):
+    dataset, y = problem.rows.dataset(), problem.y
+    halves = np.array_split(np.arange(len(y)), 2)
+    parts = [(dataset.take(some), y[some], np.ones(len(some))) for some in halves]
+    sample = Sample(8)
+    with RowStore.make(str(path), parts, 1, sample=sample) as store:
+        side = Side(store.labels.found.index(1.0), np.ones(2))
+        costs = lambda weights: problem.costs[0] * weights  # noqa: E731
+        drawn = sample.block(dataset.n_features)
+        about = side, problem.loss, costs, float(problem.costs.sum()), 0.0, 1
+        task = StreamedTask(Passes(store, 1, 1), 0, *about, drawn, tuning)
+        with np.errstate(all="ignore"):
+            return solve_streamed(task, Control(tol=tol), lambda problem, loss: None)
 
 
 def test_the_widening_is_small():
