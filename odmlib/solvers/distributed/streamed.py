@@ -38,11 +38,12 @@ from odmlib.data.row_store import RowStore, StoredBlock
 from odmlib.errors import OdmError
 from odmlib.losses.loss import MarginLoss, MeanVarianceLoss, SmoothedLoss
 from odmlib.solvers.control import MAX_ITER, STOPPED, Control, SolverResult, WarmStart, relative_gap
-from odmlib.solvers.distributed.blocks import SmoothedSums, solve_lbfgs, solve_newton
+from odmlib.solvers.distributed.blocks import SmoothedSums, hessian_of, solve_lbfgs, solve_newton
 from odmlib.solvers.distributed.dual_passes import TUNING as DUAL
 from odmlib.solvers.distributed.dual_passes import DualTuning, solve_dual_passes
 from odmlib.solvers.linalg.conjugate_gradients import conjugate_gradients
 from odmlib.solvers.linalg.dense import PositiveFactor
+from odmlib.solvers.linear.newton import add_gram
 from odmlib.solvers.problem import LinearProblem
 
 NARROWER = "narrower"  # not a status of a result: the smoothing keeps the gap open
@@ -214,16 +215,19 @@ class StreamedTask:
             problem = self._problem(block)
             margins, curvatures = np.empty((2, block.rows.n_rows))
             losses, gradient = problem.evaluate(w, margins, curvatures, self.threads)
-            hessian = problem.rows.gram(curvatures, self.threads) if curved else 0.0
-            return [losses, gradient, hessian, *self._smoothing(margins, problem.costs)]
+            if hessian is not None:
+                add_gram(hessian, problem.rows, curvatures, self.threads)
+            return [losses, gradient, *self._smoothing(margins, problem.costs)]
 
-        losses, gradient, hessian, difference, gaps = self.passes.sums(self.number, part, self.over)
-        if curved and self.variance:
-            hessian = hessian - 2 * self.variance / self.total_cost * np.outer(self.q, self.q)
+        # one matrix for all blocks: to add up one of each costs as much as the products of a small block
+        hessian = np.zeros((self.n_columns, self.n_columns)) if curved else None
+        losses, gradient, difference, gaps = self.passes.sums(self.number, part, self.over)
+        if hessian is not None and self.variance:
+            hessian -= 2 * self.variance / self.total_cost * np.outer(self.q, self.q)
         slope = w + gradient
         primal = 0.5 * inner(w, w) + losses + difference
         self.last = w, primal, 0.5 * inner(slope, slope), gaps
-        return SmoothedSums(losses, gradient, hessian if curved else None, difference, gaps)
+        return SmoothedSums(losses, gradient, hessian, difference, gaps)
 
     def one_shot(self, sweeps: int) -> Floats:
         """Not asked for: the start comes from the sample."""
@@ -286,7 +290,7 @@ class StreamedTask:
         curvatures = self.sampled.slopes_and_curvatures(self.sampled.margins(w, threads), threads)[2]
         variance = self.variance
         if self.n_columns <= self.tuning.explicit_columns:
-            hessian = rows.gram(curvatures, threads)
+            hessian = hessian_of(rows, curvatures, threads)
             if variance:
                 hessian -= 2 * variance / self.total_cost * np.outer(self.q, self.q)
             hessian[np.diag_indices_from(hessian)] += 1.0
