@@ -41,8 +41,8 @@ class NewtonTuning:
     explicit_columns: int = 2000  # most columns of a Hessian: 32 MB, a third of a second to factorise
     usual_cg_steps: int = 40  # of a Newton step, to weigh the two forms
     dense_columns: int = 64  # from here on dense rows are multiplied by blocks ...
-    # ... if so much of them is stored: with half of the values stored blocks took 0.36 to 0.8 of the time, with a
-    # quarter 1.0 to 1.6 times as long (64 to 780 columns, one thread)
+    # ... if this part of their values is stored: with half of them blocks took 0.36 to 0.8 of the time, with
+    # a quarter 1.0 to 1.6 times as long (64 to 780 columns, one thread)
     dense_part: float = 0.4
     dense_gain: float = 8.0  # how much faster the Hessian of full rows is taken to be
     slice_products: float = 2e9  # of two numbers between two looks at Ctrl-C: some tenths of a second
