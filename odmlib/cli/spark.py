@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
@@ -68,7 +69,9 @@ def check_spark_options(arguments: argparse.Namespace, options: TrainOptions) ->
 def train_on_spark(arguments: argparse.Namespace, options: TrainOptions, progress: Any) -> Model:
     """The model of the rows in the file or directory."""
     progress.show(lambda: f"starting Spark at {arguments.spark}")
-    with session(arguments.spark) as spark:
+    with session(arguments.spark) as spark, warnings.catch_warnings():
+        # pip installs a newer pandas than Spark was tested with, and the user of a tool cannot help that
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         from odmlib.spark.files import Grammar, file_blocks
         from odmlib.spark.limits import JOBS
         from odmlib.spark.training import train_blocks
