@@ -1,4 +1,4 @@
-"""An odmlib model as an MLflow pyfunc: save it with MLflow, load it as MLflow's servers do, and score a table.
+"""An odmlib model as an MLflow pyfunc: save it, load it as MLflow's servers do, and score a table.
 
     python examples/mlflow_pyfunc.py FOLDER [MODEL_FILE]
 

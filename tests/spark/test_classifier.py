@@ -496,7 +496,7 @@ def test_wrong_parameters():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_on_a_cluster_of_processes(tmp_path):
     """Executors in processes of their own, as on several machines, that get odmlib as an archive."""
     if shutil.which("java") is None:
