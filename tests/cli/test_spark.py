@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import odmlib
 from odmlib.cli import spark as cli_spark
 
 from ..spark.conftest import NOT_OURS, ROOT, spark  # noqa: F401
@@ -72,6 +74,30 @@ def test_what_is_missing(tools, monkeypatch):
     assert code == 1 and err.count("\n") == 1
     assert "--spark needs pyspark, which is not installed" in err
     assert not Path("m").exists()
+
+
+@pytest.fixture
+def closed_port():
+    """A port of this machine at which nobody listens."""
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        yield door.getsockname()[1]
+
+
+@pytest.mark.parametrize("address", ["sc://127.0.0.1:{}/;token=x", "spark://127.0.0.1:{0},127.0.0.1:{0}"])
+def test_a_cluster_that_is_not_there_is_told_at_once(closed_port, monkeypatch, address):
+    """Spark itself tries for one minute, Spark Connect for ten."""
+    monkeypatch.setattr(cli_spark, "require_spark", lambda java: None)
+    told = rf"nobody listens there \(127.0.0.1:{closed_port}: .*refused"
+    with pytest.raises(odmlib.OdmError, match=told), cli_spark.session(address.format(closed_port)):
+        pass
+
+
+def test_addresses_that_only_spark_knows_are_left_to_it():
+    for address in ("local[2]", "yarn", "k8s://https://x:1", "sc://no.such.host.invalid", "spark://:x"):
+        cli_spark.require_listener(address)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        cli_spark.require_listener(f"sc://127.0.0.1:{door.getsockname()[1]}")
 
 
 def test_the_line_that_matters():
