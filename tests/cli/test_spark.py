@@ -110,6 +110,21 @@ def test_the_line_that_matters():
     told = cli_spark.reason(pages + "ModuleNotFoundError: No module named 'odmlib'\n")
     assert told.startswith("the executors have no odmlib")
     assert cli_spark.reason("WARNING: nothing\n") == ""
+    for said, expected in (
+        (
+            "Traceback (most recent call last):\n  x\nnumpy._core._exceptions._ArrayMemoryError: Unable to a",
+            "a task had too little memory (MemoryError: Unable to a); give executors more",
+        ),
+        (
+            "Caused by: java.lang.OutOfMemoryError: Java heap space",
+            "a task had too little memory (OutOfMemoryError: Java heap space); give executors more",
+        ),
+        (
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\nCaused by: EOF",
+            "the process of a task was killed, as systems do that are short of memory; give executors more",
+        ),
+    ):
+        assert cli_spark.reason(pages + said).startswith(expected)
 
 
 def test_ctrl_c_is_seen_behind_what_fails_after_it():
