@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from odmlib.cli.common import bad_values_as_usage
 from odmlib.cli.parser import UsageError
@@ -39,6 +41,8 @@ NOT_AVAILABLE = {
     "init": "--init",
     "max_vectors": "--max-vectors",
 }
+
+DEFAULT_PORTS = {"sc": 15002, "spark": 7077}  # of Spark Connect and of a standalone master
 
 
 def check_spark_options(arguments: argparse.Namespace, options: TrainOptions) -> None:
@@ -69,7 +73,9 @@ def check_spark_options(arguments: argparse.Namespace, options: TrainOptions) ->
 def train_on_spark(arguments: argparse.Namespace, options: TrainOptions, progress: Any) -> Model:
     """The model of the rows in the file or directory."""
     progress.show(lambda: f"starting Spark at {arguments.spark}")
-    with session(arguments.spark) as spark:
+    with session(arguments.spark) as spark, warnings.catch_warnings():
+        # pip installs a newer pandas than Spark was tested with, and the user of a tool cannot help that
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         from odmlib.spark.files import Grammar, file_blocks
         from odmlib.spark.limits import JOBS
         from odmlib.spark.training import train_blocks
@@ -89,6 +95,7 @@ def session(master: str) -> Iterator[Any]:
     """A Spark session; what goes wrong inside is one line."""
     remote = master.startswith("sc://")
     require_spark(java=not remote)
+    require_listener(master)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -177,6 +184,26 @@ def require_spark(java: bool = True) -> None:
     if shutil.which(program) is None:
         where = f"JAVA_HOME is {home}" if home else "it is not on the PATH, and JAVA_HOME is not set"
         raise OdmError(f"--spark needs Java (17 or later for pyspark 4): {where}")
+
+
+def require_listener(master: str) -> None:
+    """OdmError where nobody listens at any address of the cluster: Spark itself would try for minutes."""
+    scheme, _, places = master.partition("://")
+    if scheme not in DEFAULT_PORTS:
+        return
+    refusals = []
+    for place in places.partition("/")[0].split(","):
+        try:
+            parts = urlsplit(f"//{place}")
+            where = parts.hostname or "", parts.port or DEFAULT_PORTS[scheme]
+            socket.create_connection(where, timeout=5).close()
+        except ConnectionRefusedError as error:
+            refusals.append(f"{where[0]}:{where[1]}: {error.strerror}")
+            continue
+        except (OSError, ValueError):  # Spark may know a way, by a proxy for one, or says what is wrong
+            pass
+        return
+    raise OdmError(f"--spark {master}: nobody listens there ({', '.join(refusals)})")
 
 
 @contextmanager

@@ -43,7 +43,7 @@ MACHINES: dict[str, type[Machine]] = {"odm": Odm, "svm": Svm, "odml": Odml}
 MARGIN_POINTS = 200_000  # of all blocks together, from which the quantiles are told: 3 MB
 # of the length of w that a task keeps: of L-BFGS its memory, gradients and directions
 KEPT_VECTORS, KEPT_BY_DCD = 30, 12
-KEPT_HESSIANS = 4  # of a task with few columns: the sum, a block's, their halves
+KEPT_HESSIANS = 4  # of a task with few columns: the sum, what blocks add to it, and its factor
 WIDEST_NEWTON = 1000  # columns, where the Hessians fit into a quarter of the memory
 
 __all__ = ["StreamedFit", "check_streamed_options", "train_store"]

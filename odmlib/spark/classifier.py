@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pyspark.ml import util
-from pyspark.ml.classification import ClassificationModel, Classifier
+from pyspark.ml.classification import ClassificationModel, Classifier, LinearSVCModel
 from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import DenseMatrix, DenseVector, Vector, Vectors, VectorUDT
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param import shared as of_spark
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
+from pyspark.sql.utils import is_remote
 
 from odmlib.errors import ConvergenceWarning, ModelFormatError, ParameterError
 from odmlib.machines.building import convergence_message
@@ -450,6 +451,25 @@ class ODMClassificationModel(
         return TrainingSummary(primal, gaps, self._odm.report["iterations"], validated)
 
     setThreshold = _setter("threshold")
+
+    def toLinearSVC(self) -> LinearSVCModel:
+        """The same linear machine as Spark's own LinearSVCModel, which Java and Scala load without Python.
+
+        Labels must be 0 and 1, and the session a classic one.
+        """
+        weights, intercept = self.coefficients, self.intercept
+        labels = self._odm.labels.tolist()
+        if labels != [1, 0]:
+            raise ParameterError(
+                f"a LinearSVCModel predicts labels 0 and 1, found {labels[1]:g}, {labels[0]:g}"
+            )
+        if is_remote():
+            raise ParameterError("toLinearSVC needs a classic session of Spark, found Spark Connect")
+        name = "org.apache.spark.ml.classification.LinearSVCModel"
+        java = LinearSVCModel._new_java_obj(name, self.uid, weights, intercept)
+        model = LinearSVCModel(java)
+        model.setFeaturesCol(self.getFeaturesCol()).setPredictionCol(self.getPredictionCol())
+        return model.setRawPredictionCol(self.getRawPredictionCol()).setThreshold(self.getThreshold())
 
     def predictRaw(self, value: Vector) -> DenseVector:
         """(-f, f) with the decision value f of one vector; of more than two classes the value of each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 SHOWN_CHARACTERS = 300  # of a message by Spark
+MORE_MEMORY = "give executors more (--executor-memory, spark.executor.memoryOverhead), or use more partitions"
 
 
 def reason(text: str) -> str:
@@ -11,6 +12,13 @@ def reason(text: str) -> str:
     for line in lines:
         if line.startswith("ModuleNotFoundError") and "odmlib" in line:
             return "the executors have no odmlib (docs/spark.md says how it reaches them)"
+    for line in lines:
+        for mark in ("OutOfMemoryError", "MemoryError"):
+            if mark in line:
+                told = line[line.index(mark) :][:SHOWN_CHARACTERS]
+                return f"a task had too little memory ({told}); {MORE_MEMORY}"
+        if "Python worker exited unexpectedly" in line:
+            return f"the process of a task was killed, as systems do that are short of memory; {MORE_MEMORY}"
     for line in _after_traceback(text):
         return line[:SHOWN_CHARACTERS]
     for line in reversed(lines):  # the innermost cause

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import odmlib
 from odmlib.cli import spark as cli_spark
 
 from ..spark.conftest import NOT_OURS, ROOT, collect_what_is_not_ours, spark  # noqa: F401
@@ -74,6 +76,30 @@ def test_what_is_missing(tools, monkeypatch):
     assert not Path("m").exists()
 
 
+@pytest.fixture
+def closed_port():
+    """A port of this machine at which nobody listens."""
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        yield door.getsockname()[1]
+
+
+@pytest.mark.parametrize("address", ["sc://127.0.0.1:{}/;token=x", "spark://127.0.0.1:{0},127.0.0.1:{0}"])
+def test_a_cluster_that_is_not_there_is_told_at_once(closed_port, monkeypatch, address):
+    """Spark itself tries for one minute, Spark Connect for ten."""
+    monkeypatch.setattr(cli_spark, "require_spark", lambda java: None)
+    told = rf"nobody listens there \(127.0.0.1:{closed_port}: .*refused"
+    with pytest.raises(odmlib.OdmError, match=told), cli_spark.session(address.format(closed_port)):
+        pass
+
+
+def test_addresses_that_only_spark_knows_are_left_to_it():
+    for address in ("local[2]", "yarn", "k8s://https://x:1", "sc://no.such.host.invalid", "spark://:x"):
+        cli_spark.require_listener(address)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        cli_spark.require_listener(f"sc://127.0.0.1:{door.getsockname()[1]}")
+
+
 def test_the_line_that_matters():
     pages = "Py4JJavaError: An error occurred\n: org.apache.spark.SparkException: Job aborted\n\tat x\n"
     assert cli_spark.reason(pages) == "org.apache.spark.SparkException: Job aborted"
@@ -84,6 +110,21 @@ def test_the_line_that_matters():
     told = cli_spark.reason(pages + "ModuleNotFoundError: No module named 'odmlib'\n")
     assert told.startswith("the executors have no odmlib")
     assert cli_spark.reason("WARNING: nothing\n") == ""
+    for said, expected in (
+        (
+            "Traceback (most recent call last):\n  x\nnumpy._core._exceptions._ArrayMemoryError: Unable to a",
+            "a task had too little memory (MemoryError: Unable to a); give executors more",
+        ),
+        (
+            "Caused by: java.lang.OutOfMemoryError: Java heap space",
+            "a task had too little memory (OutOfMemoryError: Java heap space); give executors more",
+        ),
+        (
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\nCaused by: EOF",
+            "the process of a task was killed, as systems do that are short of memory; give executors more",
+        ),
+    ):
+        assert cli_spark.reason(pages + said).startswith(expected)
 
 
 def test_ctrl_c_is_seen_behind_what_fails_after_it():

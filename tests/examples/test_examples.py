@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import odmlib
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "examples"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("[a-z]*.py"))
@@ -22,7 +25,7 @@ def run_script(name, arguments, monkeypatch):
 
 def test_there_is_a_gallery():
     assert len(PICTURES) >= 6
-    assert set(SCRIPTS) - set(PICTURES) == {"compare_with_svc.py", "pictures.py"}
+    assert set(SCRIPTS) - set(PICTURES) == {"compare_with_svc.py", "mlflow_pyfunc.py", "pictures.py"}
     described = (FOLDER / "README.md").read_text()
     for name in SCRIPTS:
         assert f"`{name}`" in described
@@ -65,6 +68,20 @@ def test_comparison_with_svc(monkeypatch, capsys, tmp_path):
     found = names["main"](["--rows", "150", "--repeat", "1", str(FOLDER.parent / "data" / "iris.txt")])
     assert found[0][0] == "iris.txt"
     assert found[0][2] > 90
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_mlflow(tmp_path, given):
+    """In a process of its own, because mlflow changes logging for good."""
+    pytest.importorskip("mlflow", reason="mlflow is not installed")
+    arguments = [tmp_path / "model"]
+    if given:
+        X, y = odmlib.read_data(FOLDER.parent / "data" / "wdbc.txt")
+        odmlib.train(X, y, kernel="linear", C=1e-6).save(tmp_path / "file")
+        arguments.append(tmp_path / "file")
+    command = [sys.executable, FOLDER / "mlflow_pyfunc.py", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert f"an MLflow model of {30 if given else 4} features; 5 rows are " in done.stdout
 
 
 @pytest.mark.slow

@@ -52,9 +52,15 @@ def main():
         if name not in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_TESTING", "PYSPARK_PYTHON")
     }
     subprocess.run([sys.executable, "-c", program, *words], check=True, env=clean, timeout=300)
+    try:
+        fitted = ODMClassifier(tol=0.1).fit(data.replace(-1.0, 0.0, ["label"]))
+        java = str(fitted.toLinearSVC())
+    except odmlib.ParameterError as error:
+        java = str(error)
     print(
         json.dumps(
             {
+                "java": java,
                 "weights": weights_of(model),
                 "in_stage": weights_of(in_stage),
                 "loaded": weights_of(again),

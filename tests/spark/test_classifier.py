@@ -18,7 +18,7 @@ from .conftest import ROOT, fails_once, frame, standardised
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
 from pyspark.ml import Pipeline, PipelineModel
-from pyspark.ml.classification import OneVsRest
+from pyspark.ml.classification import LinearSVCModel, OneVsRest
 from pyspark.ml.evaluation import BinaryClassificationEvaluator, MulticlassClassificationEvaluator
 from pyspark.ml.feature import StandardScaler
 from pyspark.ml.functions import vector_to_array
@@ -107,6 +107,7 @@ def test_on_spark_connect(model, tmp_path):
     assert np.linalg.norm(weights_of(model) - found["weights"]) <= 2 * np.sqrt(2 * TOL)
     assert found["gap"] <= TOL and found["loaded"] == found["weights"] == found["in_stage"]
     assert found["right"] > 540
+    assert found["java"] == "toLinearSVC needs a classic session of Spark, found Spark Connect"
     reference = odmlib.train(X, Y, machine="sodm", gamma=0.02, C=0.1, approx="nystrom", rank=20)
     assert found["kernel"] == pytest.approx(reference.report["primal"], rel=2e-3)
     assert found["kernel_right"] > 540
@@ -196,6 +197,20 @@ def test_output_columns_have_metadata_and_replace_nothing(spark, model):
     for name, parameter in (("rawPrediction", "rawPredictionCol"), ("prediction", "predictionCol")):
         with pytest.raises(odmlib.ParameterError, match=f"'{name}' already; give another {parameter}"):
             model.transform(data.withColumnRenamed("weight", name))
+
+
+def test_spark_itself_scores_what_it_is_handed(spark, model, tmp_path):
+    data = frame(spark, X, (Y > 0).astype(float))
+    ours = fitted(data, predictionCol="p").setThreshold(0.2)
+    ours.toLinearSVC().save(str(tmp_path / "svc"))
+    java = LinearSVCModel.load(str(tmp_path / "svc"))
+    assert (java.coefficients, java.intercept) == (ours.coefficients, ours.intercept)
+    found, expected = ([tuple(row) for row in one.transform(data).collect()] for one in (java, ours))
+    assert [row[-1] for row in found] == [row[-1] for row in expected]  # column p
+    raw, known = (np.array([row[-2].toArray() for row in rows]) for rows in (found, expected))
+    np.testing.assert_allclose(raw, known, rtol=1e-12, atol=1e-14)
+    with pytest.raises(odmlib.ParameterError, match="predicts labels 0 and 1, found -1, 1"):
+        model.toLinearSVC()
 
 
 def test_tasks_that_fail_and_run_again_change_nothing(spark, model, monkeypatch):
@@ -496,7 +511,7 @@ def test_wrong_parameters():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_on_a_cluster_of_processes(tmp_path):
     """Executors in processes of their own, as on several machines, that get odmlib as an archive."""
     if shutil.which("java") is None:

@@ -46,6 +46,7 @@ from odmlib.solvers.linalg.dense import PositiveFactor
 from odmlib.solvers.linear._dcd import Sweeper
 from odmlib.solvers.linear._svrg import InnerLoop
 from odmlib.solvers.linear.certificate import Certificate, RowSums, sums_at_slopes
+from odmlib.solvers.linear.newton import add_gram
 from odmlib.solvers.problem import LinearProblem
 
 SLICE = 5_000_000  # values between two looks at Ctrl-C
@@ -129,7 +130,7 @@ class Block:
     def sums(self, w: Floats, threads: int = 1, curved: bool = False) -> BlockSums:
         margins, curvatures = np.empty((2, self.rows.n_rows))
         losses, gradient = self.problem.evaluate(w, margins, curvatures, threads)
-        hessian = self.problem.rows.gram(curvatures, threads) if curved else None
+        hessian = hessian_of(self.problem.rows, curvatures, threads) if curved else None
         known = sums_at_slopes(self.problem, margins, math.sqrt(inner(w, w)), threads)
         return BlockSums(losses, gradient, hessian, known)
 
@@ -186,6 +187,13 @@ class Block:
         """The largest curvature of a row's loss in w."""
         steepest = self.loss.largest_curvature()
         return float(np.max(steepest * self.costs * self.problem.rows.squared_norms(), initial=0.0))
+
+
+def hessian_of(rows: Rows, curvatures: Floats, threads: int) -> Floats:
+    """X' diag(curvatures) X"""
+    hessian = np.zeros((rows.n_columns, rows.n_columns))
+    add_gram(hessian, rows, curvatures, threads)
+    return hessian
 
 
 def _sweep(sweeper: Sweeper, sweeps: int) -> None:

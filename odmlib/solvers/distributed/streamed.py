@@ -38,12 +38,13 @@ from odmlib.data.row_store import RowStore, StoredBlock
 from odmlib.errors import OdmError
 from odmlib.losses.loss import MarginLoss, MeanVarianceLoss, SmoothedLoss
 from odmlib.solvers.control import MAX_ITER, STOPPED, Control, SolverResult, WarmStart, relative_gap
-from odmlib.solvers.distributed.blocks import Sums, solve_lbfgs, solve_newton
+from odmlib.solvers.distributed.blocks import Sums, hessian_of, solve_lbfgs, solve_newton
 from odmlib.solvers.distributed.dual_passes import TUNING as DUAL
 from odmlib.solvers.distributed.dual_passes import DualTuning, Measured, solve_dual_passes
 from odmlib.solvers.linalg.conjugate_gradients import conjugate_gradients
 from odmlib.solvers.linalg.dense import PositiveFactor
 from odmlib.solvers.linear.certificate import RowSums, bend_gaps, sums_at_slopes
+from odmlib.solvers.linear.newton import add_gram
 from odmlib.solvers.problem import LinearProblem
 
 NARROWER = "narrower"  # not a status of a result: the smoothing keeps the gap open
@@ -216,15 +217,18 @@ class StreamedTask:
             problem = self._problem(block)
             margins, curvatures = np.empty((2, block.rows.n_rows))
             losses, gradient = problem.evaluate(w, margins, curvatures, self.threads)
-            hessian = problem.rows.gram(curvatures, self.threads) if curved else 0.0
+            if hessian is not None:
+                add_gram(hessian, problem.rows, curvatures, self.threads)
             own = replace(problem, loss=self._own_loss())
             known = sums_at_slopes(own, margins, length, self.threads, self.smoothed)
-            return [losses, gradient, hessian, np.array(known)]
+            return [losses, gradient, np.array(known)]
 
-        losses, gradient, hessian, known = self.passes.sums(self.number, part, self.over)
-        if curved and self.variance:
-            hessian = hessian - 2 * self.variance / self.total_cost * np.outer(self.q, self.q)
-        sums = Sums.at(w, losses, gradient, hessian if curved else None, known, self.variance)
+        # one matrix for all blocks: to add up one of each costs as much as the products of a small block
+        hessian = np.zeros((self.n_columns, self.n_columns)) if curved else None
+        losses, gradient, known = self.passes.sums(self.number, part, self.over)
+        if hessian is not None and self.variance:
+            hessian -= 2 * self.variance / self.total_cost * np.outer(self.q, self.q)
+        sums = Sums.at(w, losses, gradient, hessian, known, self.variance)
         slope = w + gradient
         self.last = Measured(w, sums.bounds, 0.5 * inner(slope, slope), RowSums(*known).gaps)
         return sums
@@ -286,7 +290,7 @@ class StreamedTask:
         curvatures = self.sampled.slopes_and_curvatures(self.sampled.margins(w, threads), threads)[2]
         variance = self.variance
         if self.n_columns <= self.tuning.explicit_columns:
-            hessian = rows.gram(curvatures, threads)
+            hessian = hessian_of(rows, curvatures, threads)
             if variance:
                 hessian -= 2 * variance / self.total_cost * np.outer(self.q, self.q)
             hessian[np.diag_indices_from(hessian)] += 1.0

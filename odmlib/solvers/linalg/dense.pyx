@@ -3,13 +3,15 @@
 Not numpy's: its BLAS brings threads of its own, which neither `-j` nor a busy machine can hold back.
 """
 
-from odmlib._core.types cimport index_t
-
+cimport cython
 from libc.math cimport sqrt
+from libc.string cimport memset
 
 import numpy as np
 
 from odmlib._core.parallel cimport odm_use_pool, parallel_for
+from odmlib._core.rows cimport Rows
+from odmlib._core.types cimport index_t
 
 cdef extern from "inverse.h" nogil:
     const index_t ODM_FORWARD_COLUMNS
@@ -59,38 +61,98 @@ def solve_positive(matrix, const double[::1] right, overwrite=False):
 
 
 def dense_gram(const double[:, ::1] rows, const double[::1] coefficients, int threads=1):
-    """X' diag(coefficients) X for dense rows X; rows with coefficient 0 cost nothing.
-
-    Blocks of rows times the square roots of their coefficients, those below 0 in sums of their own.
-    """
-    cdef index_t m = rows.shape[0], n = rows.shape[1], line = odm_factor_line(n)
+    """X' diag(coefficients) X for dense rows X; rows with coefficient 0 cost nothing."""
+    cdef index_t m = rows.shape[0], n = rows.shape[1]
+    gram = np.zeros((n, n))
+    cdef _Panel panel = _Panel(gram, threads)
+    cdef index_t i, j
+    cdef double root
+    cdef double *line
+    cdef int side
     if coefficients.shape[0] != m:
         raise ValueError("dense_gram: a coefficient for every row is needed")
-    total = np.zeros((n, n))
-    if m == 0 or n == 0:
-        return total
-    cdef double[:, ::1] block = np.empty((GRAM_ROWS, line))
-    cdef double[:, ::1] sums
-    cdef index_t i, j, filled
-    cdef double root
-    cdef int side
+    if n == 0:
+        return gram
     for side in (1, -1):
-        lower = np.zeros((n, n))
-        sums = lower
         with nogil:
-            filled = 0
             for i in range(m):
                 if side * coefficients[i] > 0:
-                    root = sqrt(side * coefficients[i])
+                    root, line = sqrt(side * coefficients[i]), panel.next_line()
                     for j in range(n):
-                        block[filled, j] = root * rows[i, j]
-                    filled += 1
-                if filled == GRAM_ROWS or (filled and i == m - 1):
-                    odm_subtract_products(&sums[0, 0], n, &block[0, 0], filled, threads)
-                    filled = 0
-        total -= side * lower
-    lower = np.tril(total, -1)
-    return lower + lower.T + np.diag(np.diagonal(total))
+                        line[j] = root * rows[i, j]
+        panel.end(side)
+    return gram
+
+
+def add_rows_gram(gram, Rows rows, const double[::1] coefficients, index_t begin, index_t end, int threads=1):
+    """gram += X' diag(coefficients) X of the rows from `begin` to `end`, each written out in full."""
+    cdef index_t n = rows.n_columns
+    cdef _Panel panel = _Panel(gram, threads)
+    cdef index_t i, k
+    cdef double root
+    cdef double *line
+    cdef int side
+    if panel.n != n or coefficients.shape[0] != rows.n_rows or not 0 <= begin <= end <= rows.n_rows:
+        raise ValueError("add_rows_gram: arrays that do not fit")
+    if n == 0:
+        return
+    for side in (1, -1):
+        with nogil:
+            for i in range(begin, end):
+                if side * coefficients[i] > 0:
+                    root, line = sqrt(side * coefficients[i]), panel.next_line()
+                    if rows.indptr[i + 1] - rows.indptr[i] < n:
+                        memset(line, 0, n * sizeof(double))
+                    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+                        line[rows.indices[k]] = root * rows.values[k]
+                    if rows.bias != 0:
+                        line[n - 1] = root * rows.bias
+        panel.end(side)
+
+
+@cython.final
+cdef class _Panel:
+    """Adds x x' of many lines x to a symmetric matrix, some lines at a time.
+
+    Lines are filled up to a multiple of 16, so that no column is left to slower code.
+    """
+
+    cdef index_t n, width, filled
+    cdef int threads
+    cdef double[:, ::1] lines, sums, gram
+
+    def __init__(self, double[:, ::1] gram, int threads):
+        if gram.shape[0] != gram.shape[1]:
+            raise ValueError("a matrix of sums must be square")
+        self.n, self.gram = gram.shape[0], gram
+        self.width, self.threads, self.filled = odm_factor_line(self.n) - 8, threads, 0
+        self.lines = np.zeros((GRAM_ROWS, odm_factor_line(self.n)))
+        self.sums = np.zeros((self.width, self.width))
+
+    cdef double *next_line(self) noexcept nogil:
+        """Where the next x goes; n is not 0."""
+        if self.filled == GRAM_ROWS:
+            self.flush()
+        self.filled += 1
+        return &self.lines[self.filled - 1, 0]
+
+    cdef void flush(self) noexcept nogil:
+        odm_subtract_products(&self.sums[0, 0], self.width, &self.lines[0, 0], self.filled, self.threads)
+        self.filled = 0
+
+    cdef int end(self, int side) except -1:
+        """All lines of one sign have been given: their sums go into the matrix."""
+        cdef index_t i, j
+        if self.filled == 0:  # a full panel waits for the next line
+            return 0
+        with nogil:
+            self.flush()
+            for i in range(self.n):
+                for j in range(i + 1):
+                    self.gram[i, j] -= side * self.sums[i, j]
+                    self.gram[j, i] = self.gram[i, j]
+            memset(&self.sums[0, 0], 0, self.width * self.width * sizeof(double))
+        return 0
 
 
 def forward_substitution(const double[:, ::1] factor, const double[:, ::1] right, double[:, ::1] out, int threads=1):

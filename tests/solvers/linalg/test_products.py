@@ -11,7 +11,7 @@ from odmlib.data.dataset import Dataset
 from odmlib.solvers.linalg.dense import dense_gram, forward_substitution
 
 
-@pytest.mark.parametrize("n", [1, 3, 8, 31, 32, 33, 100])
+@pytest.mark.parametrize("n", [0, 1, 3, 8, 31, 32, 33, 100])
 @pytest.mark.parametrize("m", [1, 127, 128, 300])
 def test_dense_gram(m, n):
     random = np.random.default_rng(m * n)

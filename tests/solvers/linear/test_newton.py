@@ -82,11 +82,19 @@ def test_forms_h_only_where_that_is_cheap():
     assert prefers_explicit_hessian(narrow.rows)
 
 
-def test_adds_the_same_hessian_by_blocks_and_row_by_row():
+@pytest.mark.parametrize("bias", [0.0, 1.5])
+@pytest.mark.parametrize("stored", [1.0, 0.6, 0.2])  # parts of all values; the last is added row by row
+def test_adds_the_same_hessian_by_blocks_and_row_by_row(bias, stored):
     random = np.random.default_rng(4)
     X, c = random.normal(size=(500, 70)), random.normal(size=500)
-    rows = Rows(Dataset.from_any(X))
-    blocks, plain = np.eye(70), np.eye(70)
+    X[random.random(X.shape) > stored] = 0
+    c[::7] = 0
+    rows, n = Rows(Dataset.from_any(X), bias), 70 + (bias > 0)
+    blocks, plain = np.eye(n), np.eye(n)
     add_gram(blocks, rows, c, 2, NewtonTuning(slice_products=1))  # many slices
-    add_gram(plain, rows, c, 2, NewtonTuning(dense_columns=71))
+    add_gram(plain, rows, c, 2, NewtonTuning(dense_columns=n + 1))
     assert blocks == pytest.approx(plain, abs=1e-10)
+    assert (blocks == blocks.T).all()
+    again = np.eye(n)
+    add_gram(again, rows, c, 1, NewtonTuning(slice_products=1))
+    assert (again == blocks).all()
