@@ -43,6 +43,7 @@ class Landmarks:
     factor: Floats  # L: (all rows x landmarks)
     residual: Floats  # squared distance of every row to their span
     strata: Places  # for every row the landmark nearest to it, by position in `rows`
+    pivots: Floats  # squared distance of each landmark to the span of those before it
 
 
 def choose_landmarks(
@@ -67,11 +68,13 @@ def choose_landmarks(
     enough = negligible * float(diagonal.max(initial=0.0))
     transposed = np.empty((count, n))  # L', a landmark's column in one piece
     chosen: list[int] = []
+    pivots: list[float] = []
     nearest, strata = np.full(n, np.inf), np.zeros(n, dtype=np.int64)
     for s in range(count):
         z = int(np.argmax(residual))
         if residual[z] <= enough or (s > 0 and out_of_time() is not None):
             break
+        pivots.append(float(residual[z]))
         values = kernel.block([z], wide=True)[0]
         transposed[s] = values
         add_block(transposed[:s], -transposed[:s, z], transposed[s], kernel.threads)
@@ -83,7 +86,8 @@ def choose_landmarks(
         distance = diagonal + (diagonal[z] - 2 * values)
         closer = distance < nearest
         nearest[closer], strata[closer] = distance[closer], s
-    return Landmarks(np.array(chosen, dtype=np.int64), transposed[: len(chosen)].T, residual, strata)
+    found = np.array(chosen, dtype=np.int64), transposed[: len(chosen)].T, residual, strata
+    return Landmarks(*found, np.array(pivots))
 
 
 @dataclass(frozen=True)
