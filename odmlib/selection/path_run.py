@@ -47,7 +47,7 @@ from odmlib.solvers.kernel.q_rows import add_block
 from odmlib.solvers.running import TaskRun
 
 SCORED_ROWS = 512  # kernel rows that are added up at a time
-WORTH_FACTOR = 10  # trainings of a task, beside which a factor that turns out too large costs nothing
+WORTH_FACTOR = 10  # trainings of a task, of one of which a factor in vain takes half the time at most
 
 
 @dataclass(frozen=True)
@@ -310,8 +310,8 @@ class PathRun:
             return None
         if len(machines) * len(self.folds) < WORTH_FACTOR:
             return None
-        cost = max(float(machine.costs(self.weights).max()) for machine in machines)
-        return LowRank(self.kernel, cost, self.settings[0].tol)
+        costs = [float(machine.costs(self.weights).max()) for machine in machines]
+        return LowRank(self.kernel, (min(costs), max(costs)), self.settings[0].tol)
 
     def machine(self, options: TrainOptions, total_weight: float, memory: Memory | None = None) -> Machine:
         if options.machine != "kmomd":
