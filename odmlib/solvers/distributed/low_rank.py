@@ -2,8 +2,9 @@
 
 Pivoted Cholesky (landmarks.py) gives every row r features, K = G G' + R with R positive semidefinite.
 Newton's method trains on G, for about two Hessians of m r^2 / 2 multiply-adds. The working set starts from
-the duals that it ends with. It computes their scores from K itself, and goes on where the gap is too large: the result
-is certified as any other. A factor serves all C and all folds, so a search has it for nearly nothing.
+the duals that it ends with. It computes their scores from K itself, and goes on where the gap is too large:
+the result is certified as any other. A factor serves all C and all folds, so a search has it for nearly
+nothing.
 
 How small R must be: at the optimum a_i^2 <= 4 cost_i loss_i, so that sum a_i^2 <= 4 cost P. The duals on G
 are worth about a'Ra less than the best ones. That is sum R_ii a_i^2 <= max R_ii 4 cost P as long as rows
