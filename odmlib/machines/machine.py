@@ -161,6 +161,8 @@ class Machine:
         from odmlib.solvers.kernel.working_set import solve_working_set
 
         problem = KernelProblem(kernel, task.signs, self.costs(task.weights), self.loss(), task.targets)
+        if resources.features is not None:
+            start = resources.features.start(problem, control, resources, start)
         return solve_working_set(problem, control, resources, start, shrinking=self.may_shrink(kernel))
 
     def may_shrink(self, kernel: Kernel) -> bool:

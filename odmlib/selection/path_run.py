@@ -42,10 +42,12 @@ from odmlib.options import TrainOptions
 from odmlib.selection.fold_training import of_whole_set
 from odmlib.selection.leave_one_out import LeaveOneOut, leave_one_out_of, left_out_of_task
 from odmlib.solvers.control import CONVERGED, Control, Resources, SolverResult, WarmStart
+from odmlib.solvers.distributed.low_rank import Features, LowRank
 from odmlib.solvers.kernel.q_rows import add_block
 from odmlib.solvers.running import TaskRun
 
 SCORED_ROWS = 512  # kernel rows that are added up at a time
+WORTH_FACTOR = 10  # trainings of a task, of one of which a factor in vain takes half the time at most
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,7 @@ class PathRun:
         machine = self.machine(first, 1.0)
         self.scheme = machine.scheme(self.problem, self.formula.name)
         self.linear = machine.has_weights(self.formula.name)
+        self.low_rank: LowRank | None = None
         self.threads, self.budget = first.n_threads, first.cache_bytes
         self.weights = self.problem.weights
         targets = self.problem.targets
@@ -244,7 +247,8 @@ class PathRun:
             for place in places:
                 if not left[place]:
                     self._end(place)
-            self._run(work, cache, cache, left)
+            features = None if self.low_rank is None else Features(self.low_rank)
+            self._run(work, cache, cache, left, features)
 
     def _tasks(self, fold: PathFold) -> Iterator[Task]:
         """Two classes, or one-vs-rest; a fold may lack some classes."""
@@ -272,7 +276,8 @@ class PathRun:
                 for fold in self.folds
                 if first in fold.present and second in fold.present
             ]
-            self._run(work, None if cache is None else cache.restricted(rows), cache, {})
+            features = None if self.low_rank is None else self.low_rank.restricted(rows)
+            self._run(work, None if cache is None else cache.restricted(rows), cache, {}, features)
         for place in places:
             self._end(place)
 
@@ -288,6 +293,7 @@ class PathRun:
         self.kernel, _ = self.paths.kernel_for(self.formula, first)
         machines = [self.machine(options, self.problem.total_weight) for options in self.settings]
         wide = [machine.wants_float64(self.kernel, self.weights) for machine in machines]
+        self.low_rank = self._low_rank(machines)
         begin = 0
         for end in range(1, len(places) + 1):
             if end < len(places) and wide[end] == wide[begin]:
@@ -297,6 +303,15 @@ class PathRun:
             begin = end
             for fold in self.folds:
                 fold.coarse = set(fold.last)
+
+    def _low_rank(self, machines: list[Machine]) -> LowRank | None:
+        """What all trainings share where the kernel has little rank, if there are enough of them."""
+        if isinstance(machines[0], KmOmd) or not machines[0].loss().smooth:
+            return None
+        if len(machines) * len(self.folds) < WORTH_FACTOR:
+            return None
+        costs = [float(machine.costs(self.weights).max()) for machine in machines]
+        return LowRank(self.kernel, (min(costs), max(costs)), self.settings[0].tol)
 
     def machine(self, options: TrainOptions, total_weight: float, memory: Memory | None = None) -> Machine:
         if options.machine != "kmomd":
@@ -310,6 +325,7 @@ class PathRun:
         cache: RowCache | None,
         whole: RowCache | None,
         left: dict[int, int],
+        features: Features | None,
     ) -> None:
         """Train (place of C, fold, task) with the kernel rows in `cache`; `whole` has those of all rows.
 
@@ -328,7 +344,7 @@ class PathRun:
                 if step.before is not None:
                     step.before.wait()
                 seed = self.settings[step.place].seed
-                return self._solve(step, control, Resources(threads, self.budget, cache, seed))
+                return self._solve(step, control, Resources(threads, self.budget, cache, seed, features))
             finally:
                 step.done.set()
 

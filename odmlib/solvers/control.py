@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odmlib._core.arrays import Floats, Places
 from odmlib.names import STATUSES
@@ -78,6 +78,14 @@ class SolverResult:
         return cls(status, primal, primal - gap, relative_gap(primal, gap), iterations, solver, **found)
 
 
+class FindsStart(Protocol):
+    """Features of a kernel of little rank (distributed/low_rank.py)."""
+
+    def start(
+        self, problem: Any, control: Control, resources: Resources, start: WarmStart | None
+    ) -> WarmStart | None: ...
+
+
 @dataclass(frozen=True)
 class Resources:
     """What a solver may use: threads, memory for kernel rows, and the seed of its random choices."""
@@ -86,6 +94,7 @@ class Resources:
     cache_bytes: int = 0
     cache: RowCache | None = None  # rows of this very kernel, shared with other tasks
     seed: int = 0
+    features: FindsStart | None = None  # of this very kernel, shared as the cache is
 
 
 @dataclass(frozen=True)

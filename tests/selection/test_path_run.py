@@ -34,6 +34,20 @@ def test_every_setting_is_that_of_cross_validation(options):
         assert found[place].unfinished == 0
 
 
+def test_a_kernel_of_little_rank_leaves_nothing_to_the_blocks():
+    X = RANDOM.uniform(-1, 1, size=(700, 3))
+    classes = 1 * (X[:, 0] + 0.3 * RANDOM.normal(size=len(X)) > 0) + 2 * (X[:, 1] > 0.9)
+    for y in (classes % 2, classes):  # of four classes, two make a pair of more rows than a block
+        problem = Problem.from_arrays(X, y)
+        settings = [TrainOptions(C=C, gamma=0.05) for C in (0.1, 1.0, 10.0)]
+        several = {}
+        for n_settings in (3, 1):  # with few trainings no features are made
+            seen = []
+            rates(settings[:n_settings], Control(1e-3, callback=seen.append), problem)
+            several[n_settings] = any(progress.iteration > 1 for progress in seen)
+        assert several == {3: False, 1: True}
+
+
 def test_unfinished_trainings_are_counted_by_fold():
     settings = [TrainOptions(C=C, tol=1e-12) for C in (1.0, 1000.0)]
     assert rates(settings, Control(1e-12, max_iter=1))[1].unfinished == 4

@@ -34,6 +34,7 @@ from odmlib.kernels.kernel import Kernel
 from odmlib.solvers.kernel.q_rows import add_block
 from odmlib.solvers.linalg.dense import forward_substitution
 
+JUDGED_FROM = 1 / 8  # of the landmarks allowed: whether they will be enough
 NEGLIGIBLE = 1e-10  # of the largest k(x, x): a squared distance that small is rounding
 
 
@@ -43,6 +44,7 @@ class Landmarks:
     factor: Floats  # L: (all rows x landmarks)
     residual: Floats  # squared distance of every row to their span
     strata: Places  # for every row the landmark nearest to it, by position in `rows`
+    pivots: Floats  # squared distance of each landmark to the span of those before it
 
 
 def choose_landmarks(
@@ -50,10 +52,13 @@ def choose_landmarks(
     count: int,
     out_of_time: Callable[[], object] = lambda: None,
     negligible: float = NEGLIGIBLE,
+    goal: float = 0.0,
 ) -> Landmarks:
     """At most `count` landmarks: fewer where the rest lies in their span, or where the time is over.
 
     `negligible`: the squared distance, as a part of the largest k(x, x), at which a row lies in the span.
+    `goal`: fewer also where `count` of them would not bring the distances down to that part. The logarithm
+    of the largest distance falls more and more slowly, so it must be ahead of a steady fall.
 
     >>> from odmlib.data.dataset import Dataset
     >>> from odmlib.kernels.formula import KernelFormula
@@ -64,14 +69,19 @@ def choose_landmarks(
     n, diagonal = kernel.n_rows, kernel.diagonal()
     count = min(count, n)
     residual = diagonal.copy()
-    enough = negligible * float(diagonal.max(initial=0.0))
+    largest = float(diagonal.max(initial=0.0))
+    enough = negligible * largest
     transposed = np.empty((count, n))  # L', a landmark's column in one piece
     chosen: list[int] = []
+    pivots: list[float] = []
     nearest, strata = np.full(n, np.inf), np.zeros(n, dtype=np.int64)
     for s in range(count):
         z = int(np.argmax(residual))
         if residual[z] <= enough or (s > 0 and out_of_time() is not None):
             break
+        if goal > 0 and s >= JUDGED_FROM * count and residual[z] > largest * goal ** (s / count):
+            break
+        pivots.append(float(residual[z]))
         values = kernel.block([z], wide=True)[0]
         transposed[s] = values
         add_block(transposed[:s], -transposed[:s, z], transposed[s], kernel.threads)
@@ -83,7 +93,8 @@ def choose_landmarks(
         distance = diagonal + (diagonal[z] - 2 * values)
         closer = distance < nearest
         nearest[closer], strata[closer] = distance[closer], s
-    return Landmarks(np.array(chosen, dtype=np.int64), transposed[: len(chosen)].T, residual, strata)
+    found = np.array(chosen, dtype=np.int64), transposed[: len(chosen)].T, residual, strata
+    return Landmarks(*found, np.array(pivots))
 
 
 @dataclass(frozen=True)

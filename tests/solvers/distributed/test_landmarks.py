@@ -61,6 +61,22 @@ def test_stops_when_the_time_is_over_but_has_one():
     assert len(found.rows) == 1 and found.factor.shape == (30, 1)
 
 
+def test_pivots_are_the_distances_at_which_landmarks_were_chosen():
+    kernel = kernel_of(np.random.default_rng(3).normal(size=(60, 4)))
+    found = choose_landmarks(kernel, 9)
+    before = [choose_landmarks(kernel, s).residual.max() for s in range(1, 9)]
+    assert found.pivots == pytest.approx([1.0, *before])
+
+
+def test_gives_up_where_the_goal_is_out_of_reach():
+    X = np.random.default_rng(1).normal(size=(200, 3))
+    assert len(choose_landmarks(kernel_of(X, KernelFormula("rbf", gamma=20.0)), 80, goal=1e-3).rows) == 10
+    flat = kernel_of(X, KernelFormula("rbf", gamma=0.01))
+    enough = choose_landmarks(flat, 80, negligible=1e-3)
+    assert choose_landmarks(flat, 80, negligible=1e-3, goal=1e-3).rows.tolist() == enough.rows.tolist()
+    assert enough.residual.max() <= 1e-3
+
+
 FORMULA = KernelFormula("rbf", gamma=0.4, bias=0.5)
 
 
