@@ -146,11 +146,11 @@ def training_scores(Kernel kernel, coefficients, rows=None, int threads=1, over=
     support = np.flatnonzero(terms.any(axis=1))
     scores = np.zeros((len(rows), terms.shape[1]))
     if kernel.formula.name == "precomputed":
-        matrix = np.asarray(kernel._matrix)
-        for place, row in enumerate(rows):
-            scores[place] = np.einsum("j,jk->k", matrix[row], terms)
-            if over is not None and place % 64 == 0 and over():
+        for begin in range(0, len(rows), CHUNK_ROWS):
+            if over is not None and over():
                 return None
+            some = slice(begin, begin + CHUNK_ROWS)
+            add_long_products(kernel._matrix, rows[some], np.ascontiguousarray(terms.T), scores[some])
         scores += kernel._compiled.bias_squared * terms.sum(axis=0)
     elif len(support) and len(rows):
         part = kernel.restricted(support)
@@ -171,6 +171,28 @@ def training_scores(Kernel kernel, coefficients, rows=None, int threads=1, over=
     if kernel.shift != 0:
         scores += kernel.shift * terms[rows]
     return scores.reshape((len(rows), *coefficients.shape[1:]))
+
+
+cdef void add_long_products(
+    const double[:, ::1] matrix, const index_t[::1] rows, const double[:, ::1] columns, double[:, ::1] scores
+):
+    """Rows of a matrix times some columns, summed in the widest type there is: a matrix has no errors of its own."""
+    cdef index_t r, k, j, n = matrix.shape[1]
+    cdef long double even, odd
+    cdef const double *row
+    cdef const double *column
+    with nogil:
+        for r in range(rows.shape[0]):
+            row = data_of(matrix[rows[r]])
+            for k in range(columns.shape[0]):
+                column = data_of(columns[k])
+                even = odd = 0
+                for j in range(0, n - 1, 2):
+                    even += <long double>row[j] * column[j]
+                    odd += <long double>row[j + 1] * column[j + 1]
+                if n % 2:
+                    even += <long double>row[n - 1] * column[n - 1]
+                scores[r, k] += <double>(even + odd)
 
 
 cdef bint add_training_scores(Kernel support, terms, Kernel test, double[:, ::1] scores, int threads, over) except -1:

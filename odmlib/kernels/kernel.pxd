@@ -86,7 +86,7 @@ cdef class Kernel:
     cdef public int threads
     # added to k(i, i); see shift.py
     cdef readonly double shift
-    cdef object _bound                     # of its values; None: not known yet
+    cdef object _bound                     # of its values, or of those of each row; None: not known yet
     cdef bint _precomputed
     cdef odm_kernel_formula _compiled
     cdef index_t _n_columns

@@ -145,13 +145,18 @@ cdef class Kernel:
 
     def bound(self):
         """No value is larger in size; without the shift."""
+        if self._precomputed:
+            return float(self.row_bounds().max(initial=0.0))
         if self._bound is None:
-            if self._precomputed:
-                matrix = np.asarray(self._matrix)  # np.abs would copy it
-                largest = float(max(matrix.max(initial=0.0), -matrix.min(initial=0.0)))
-                self._bound = largest + self._compiled.bias_squared
-            else:
-                self._bound = self.formula.bound(float(np.asarray(self._norms).max(initial=0.0)))
+            self._bound = self.formula.bound(float(np.asarray(self._norms).max(initial=0.0)))
+        return self._bound
+
+    def row_bounds(self):
+        """No value of a row of the matrix is larger in size; without the shift. Of a precomputed kernel alone."""
+        if self._bound is None:
+            matrix = np.asarray(self._matrix)  # np.abs would copy it
+            largest = np.maximum(matrix.max(axis=1, initial=0.0), -matrix.min(axis=1, initial=0.0))
+            self._bound = largest + self._compiled.bias_squared
         return self._bound
 
     def shift_diagonal(self, double shift):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from odmlib._core.arrays import Floats
 from odmlib._core.vectors import long_sums
@@ -18,7 +19,7 @@ from odmlib.kernels.expansion import symmetric_terms, training_scores
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.sums import steepest_slopes
 from odmlib.solvers.control import Control
-from odmlib.solvers.kernel.precision import EXACT_ROWS, UNIT32, UNIT64, score_errors, sizes
+from odmlib.solvers.kernel.precision import EXACT_ROWS, UNIT32, UNIT64, UNIT_LONG, score_errors, sizes
 from odmlib.solvers.kernel.q_rows import BlockState
 from odmlib.solvers.problem import KernelProblem
 
@@ -96,13 +97,14 @@ def exact_scores(
     found = training_scores(kernel, coefficients, np.flatnonzero(counts), threads, control.out_of_time)
     if found is None:
         return None
-    values, errors = rough.values.copy(), rough.errors.copy()
-    values[counts] = found
     n_support = int(np.count_nonzero(duals))
-    terms = n_support + 2
-    if kernel.formula.name != "precomputed":  # sums among rows with a dual are cut in parts
-        terms = max(terms, symmetric_terms(n_support) + 2)
-    errors[counts] = score_errors(kernel, coefficients, True, UNIT64 * terms)[counts]
+    if kernel.formula.name == "precomputed":
+        fresh = _with_errors_of_long_sums(kernel, coefficients, found, counts)
+    else:  # sums among rows with a dual are cut in parts
+        terms = max(n_support, symmetric_terms(n_support)) + 2
+        fresh = Scores(found, score_errors(kernel, coefficients, True, UNIT64 * terms)[counts])
+    values, errors = rough.values.copy(), rough.errors.copy()
+    values[counts], errors[counts] = fresh
     return Scores(values, errors)
 
 
@@ -116,7 +118,11 @@ def fresh_scores(
     """
     if kernel.n_rows > EXACT_ROWS:
         found = training_scores(kernel, coefficients, None, threads, control.out_of_time)
-        return None if found is None else Scores(found, score_errors(kernel, coefficients, True))
+        if found is None:
+            return None
+        if kernel.formula.name == "precomputed":
+            return _with_errors_of_long_sums(kernel, coefficients, found)
+        return Scores(found, score_errors(kernel, coefficients, True))
     support = np.flatnonzero(coefficients if coefficients.ndim == 1 else coefficients.any(axis=1))
     block = kernel.block(support, wide=True) if cache is None else cache.rows(support)
     if coefficients.ndim == 1:
@@ -124,8 +130,15 @@ def fresh_scores(
     else:
         wide = block.astype(np.longdouble)
         values = np.einsum("ji,j...->i...", wide, coefficients[support]).astype(np.float64)
-    unit = float(np.finfo(np.longdouble).epsneg)
-    errors = score_errors(kernel, coefficients, True, unit * (len(support) + 2))
+    return _with_errors_of_long_sums(kernel, coefficients, values)
+
+
+def _with_errors_of_long_sums(
+    kernel: Kernel, coefficients: Floats, values: Floats, rows: NDArray[np.bool_] | slice = slice(None)
+) -> Scores:
+    """Scores of some rows, which were summed in the widest type there is and then rounded."""
+    terms = np.count_nonzero(coefficients.reshape(len(coefficients), -1).any(axis=1)) + 2
+    errors = score_errors(kernel, coefficients, True, UNIT_LONG * terms)[rows]
     return Scores(values, errors + UNIT64 * np.abs(values))
 
 

@@ -18,6 +18,7 @@ from odmlib.losses.loss import BandLoss, MarginLoss, MeanVarianceLoss
 from odmlib.solvers.control import Resources
 
 UNIT32, UNIT64 = 2.0**-24, 2.0**-53
+UNIT_LONG = float(np.finfo(np.longdouble).epsneg)  # UNIT64 where there is no wider type
 ROUNDING = 2.0**-22  # of a float32 kernel value, with what its computation adds
 SAFE_PART = 0.2  # part of what stands on the diagonal that rounding may eat up
 # Rounding moved the objective by 1/30 to 1/190 of `rounding_part` on random sets of 60 rows, C = 1 and 89
@@ -97,6 +98,8 @@ def _weighted(weights: Floats, columns: Floats) -> Floats:
 def sizes(kernel: Kernel) -> Floats:
     """h with |k(x_i, x_j)| <= h_i h_j."""
     formula = kernel.formula
+    if formula.name == "precomputed":  # symmetric
+        return np.sqrt(kernel.row_bounds())
     if formula.name not in ("linear", "poly"):
         return np.full(kernel.n_rows, math.sqrt(kernel.bound()))
     norms = kernel.squared_norms()

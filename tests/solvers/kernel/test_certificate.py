@@ -131,6 +131,19 @@ def test_objective_and_gap_enclose_the_true_minimum(n, C, theta, tol, kernel):
     assert report["dual"] <= best * (1 + 1e-13) and best * (1 - 1e-13) <= report["primal"]
 
 
+@pytest.mark.parametrize("machine", ["odm", "svm"])
+def test_a_matrix_of_large_values_is_certified_as_its_rows_are(machine):
+    """As of features that nobody scaled: the sums of a score cancel, but the values have no errors."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4))
+    y = np.sign(X[:, 0] + 0.5 * rng.normal(size=600))
+    X[:, 3] = np.abs(X[:, 3]) * 1e4
+    found = odmlib.train(X @ X.T, y, machine=machine, kernel="precomputed", bias=-1).report
+    linear = odmlib.train(X, y, machine=machine, kernel="linear", bias=-1, tol=1e-6).report
+    assert found["status"] == "converged" and found["gap"] <= 1e-3
+    assert abs(found["primal"] - linear["primal"]) <= 1e-3 * linear["primal"]
+
+
 @pytest.mark.parametrize("float64", [False, True])
 def test_scores_that_a_run_has_updated_are_as_exact_as_it_says(float64):
     rng = np.random.default_rng(6)
