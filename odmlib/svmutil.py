@@ -27,7 +27,7 @@ from odmlib.cli.parser import Finished, UsageError
 from odmlib.cli.train import make_options, make_parser
 from odmlib.cli.training import as_in_file, read_weights
 from odmlib.data.advice import targets_message
-from odmlib.data.dataset import Dataset
+from odmlib.data.dataset import Dataset, refuse_masked
 from odmlib.data.files import Source, Target
 from odmlib.data.labels import python_label
 from odmlib.data.precomputed import test_values, training_matrix
@@ -247,6 +247,8 @@ def svm_predict(
         raise TypeError(f"expected a model of svm_train, found {type(m).__name__}")
     precomputed = model.formula.name == "precomputed"
     rows = _rows(x, precomputed)
+    if rows.n_rows == 0:
+        raise ParameterError("x has no rows to predict")
     if precomputed:
         rows = test_values(rows, model.n_features, "x")
     has_probabilities = "probability_slopes" in model.extras
@@ -314,9 +316,13 @@ def _predict_options(options: str) -> tuple[bool, bool]:
 
 
 def _labels(y: Any) -> Floats:
+    refuse_masked(y, "y")
     try:
-        labels = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError):
+        given = np.asarray(y)
+        if given.dtype.kind in "cmM":
+            raise TypeError
+        labels = given.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise TypeError("y must be a list of numbers; odmlib.train takes any labels") from None
     if labels.ndim != 1:
         raise ValueError(f"y must have one dimension, found shape {labels.shape}")
@@ -341,7 +347,7 @@ def _rows(x: Any, from_zero: bool) -> Dataset:
     width = max(columns, default=-1) + 1
     try:
         data = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ParameterError(f"x cannot be read as numbers: {error}") from None
     return Dataset.from_any(csr_array((data, columns, indptr), shape=(len(x), width)), "x")
 

@@ -312,3 +312,16 @@ def test_labels_that_look_like_targets_are_told():
 def test_flags_about_tables_are_refused():
     with pytest.raises(ValueError, match="--one-hot is for odm-train"):
         ours.svm_parameter("--one-hot")
+
+
+def test_what_numpy_would_take_in_silence_is_refused():
+    x = [{1: 1.0}, {1: -1.0}]
+    model = ours.svm_train([1, -1], x, "-t 0 -q")
+    with pytest.raises(odmlib.ParameterError, match="y has masked entries"):
+        ours.svm_train(np.ma.array([1, -1], mask=[True, False]), x, "-t 0 -q")
+    with pytest.raises(TypeError, match="y must be a list of numbers"):
+        ours.svm_train([1 + 1j, -1], x, "-t 0 -q")
+    with pytest.raises(odmlib.ParameterError, match="x cannot be read as numbers"):
+        ours.svm_train([1, -1], [{1: 10**400}, {1: 1}], "-t 0 -q")
+    with pytest.raises(odmlib.ParameterError, match="x has no rows to predict"):
+        ours.svm_predict([], [], model, "-q")

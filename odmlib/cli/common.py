@@ -129,6 +129,18 @@ def refuse_overwriting(output: str | None, inputs: Sequence[str | None], message
             raise UsageError(message or f"the output would replace the input {name}")
 
 
+def refuse_twice(outputs: Sequence[str | None]) -> None:
+    """Of two outputs in one file only the later one would be left. Devices and pipes take any number."""
+    taken = set()
+    for name in outputs:
+        if not name or name == "-" or (os.path.exists(name) and not os.path.isfile(name)):
+            continue
+        place = os.path.realpath(name)
+        if place in taken:
+            raise UsageError(f"two outputs would go to the same file {name}")
+        taken.add(place)
+
+
 def _end(program: str, error: BaseException) -> int:
     """Word the error that ended a tool; what is no failure of the tool goes on upwards."""
     match error:

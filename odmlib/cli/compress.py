@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from odmlib.cli import reports
-from odmlib.cli.common import bad_values_as_usage, refuse_overwriting, run_tool, shown_name, warn
+from odmlib.cli.common import (
+    bad_values_as_usage,
+    refuse_overwriting,
+    refuse_twice,
+    run_tool,
+    shown_name,
+    warn,
+)
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
 from odmlib.cli.tables import add_table_options
 
@@ -44,6 +51,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError("only one of the model and the report can go to standard output")
     for output in (target, arguments.json):
         refuse_overwriting(output, [source, data])
+    refuse_twice([target, arguments.json])
     from odmlib.cli.predict import RowsForModels
     from odmlib.data.files import open_output
     from odmlib.errors import OdmError, ParameterError

@@ -18,6 +18,7 @@ from odmlib.cli.common import (
     bad_values_as_usage,
     base_name,
     refuse_overwriting,
+    refuse_twice,
     run_tool,
     say,
     warn,
@@ -87,6 +88,7 @@ def find(argv: Sequence[str]) -> GridPoint:
         png = "null"
     for output in (out, png, arguments.json):
         refuse_overwriting(output, [arguments.training_set_file, arguments.weights])
+    refuse_twice([name for name in (out, png, arguments.json) if name != "null"])
     if out == "-" or png == "-":
         raise UsageError("results and picture need files of their own; stdout has a line per point")
     return search_grid(arguments, options, axes, out, png)

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from odmlib.cli.common import one_line, refuse_overwriting, run_tool, say, shown_name, warn
+from odmlib.cli.common import one_line, refuse_overwriting, refuse_twice, run_tool, say, shown_name, warn
 from odmlib.cli.parser import ToolParser, UsageError, number, positive_whole_number
 from odmlib.cli.tables import add_table_options, is_table, load_any_table, read_test_table
 from odmlib.errors import OdmError
@@ -50,6 +50,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError("the test set and the model cannot both come from standard input")
     for output in (arguments.output_file, arguments.json):
         refuse_overwriting(output, [arguments.test_file, arguments.model_file])
+    refuse_twice([arguments.output_file, arguments.json])
     if arguments.output_file == arguments.json == "-":
         raise UsageError("only one of the predictions and the report can go to standard output")
     refuse_two_kinds_of_words(arguments)

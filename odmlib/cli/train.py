@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odmlib.cli import reports
-from odmlib.cli.common import refuse_overwriting, run_tool, warn
+from odmlib.cli.common import refuse_overwriting, refuse_twice, run_tool, warn
 from odmlib.cli.parser import ToolParser, UsageError
 from odmlib.cli.progress import ProgressLine
 from odmlib.cli.training import (
@@ -171,6 +171,7 @@ def check_files(arguments: argparse.Namespace) -> None:
     refuse_overwriting(
         arguments.model_file, [*inputs[:2], arguments.test]
     )  # --init may name the model to go on with
+    refuse_twice(outputs(arguments))
 
 
 def outputs(arguments: argparse.Namespace) -> list[str | None]:

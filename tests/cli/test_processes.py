@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from odmlib.model.text_format import load_model
 from tests.compiling import measures_memory
 from tests.model.examples import make_model
 
-from .tools import command, environment, files, run, start, toy
+from .tools import ROOT, command, environment, files, run, start, toy
 
 
 @pytest.fixture(autouse=True)
@@ -226,3 +227,15 @@ def test_a_file_name_may_be_any_bytes():
     found = run("train", "-q", "-t", "0", "--report", os.fsdecode(b"r\xff"), name, "m")
     assert found.returncode == 0, found.stderr
     assert b"d\\udcff" in Path(os.fsdecode(b"r\xff")).read_bytes()
+
+
+def test_ctrl_c_before_the_tool_itself_is_loaded(tmp_path):
+    """Python would show where it came."""
+    (tmp_path / "odmlib").mkdir()
+    (tmp_path / "odmlib" / "__init__.py").write_text("raise KeyboardInterrupt")
+    for script in sorted((ROOT / "bin").glob("odm-*")):
+        env = environment(PYTHONPATH=str(tmp_path))
+        found = subprocess.run(
+            [sys.executable, script], env=env, capture_output=True, timeout=60, check=False
+        )
+        assert (found.returncode, found.stderr) == (130, b""), script

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from odmlib.cli import compress, grid, predict, train
 from odmlib.machines.declarations import DECLARATIONS
 from odmlib.model.text_format import load_model
 from odmlib.options import TrainOptions, option_fields
@@ -687,3 +688,20 @@ def test_help_on_a_machine_shows_what_it_reads(tools, number):
 def test_percent_signs_of_the_help(tools):
     for words in ("--help", "--help-all", "--help odmo"):
         assert "%%" not in tools.train(words).out
+
+
+def test_two_outputs_in_one_file_are_refused(tools):
+    """The later one would replace the other in silence."""
+    Path("d").write_text(toy())
+    assert tools.train("-q -t 0 d m").code == 0
+    for main, words in (
+        (train.main, "--json x d x"),
+        (train.main, "--margins x --report ./x d m2"),
+        (predict.main, "--json x d m x"),
+        (compress.main, "--json x m x"),
+        (grid.main, "-out x --json x d"),
+    ):
+        code, _, err = tools._run(main, (words,), None)
+        assert code == 2 and "two outputs would go to the same file" in err, err
+    assert tools.train("-q -t 0 --json /dev/null d /dev/null").code == 0
+    assert not Path("x").exists()

@@ -8,7 +8,7 @@ import pytest
 import odmlib
 from odmlib.data.dataset import Dataset
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pytest.importorskip("pyspark", reason="pyspark is not installed")
 
 import pyarrow
 

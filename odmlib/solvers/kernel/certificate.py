@@ -137,7 +137,7 @@ def _with_errors_of_long_sums(
     kernel: Kernel, coefficients: Floats, values: Floats, rows: NDArray[np.bool_] | slice = slice(None)
 ) -> Scores:
     """Scores of some rows, which were summed in the widest type there is and then rounded."""
-    terms = np.count_nonzero(coefficients.reshape(len(coefficients), -1).any(axis=1)) + 2
+    terms = np.count_nonzero(coefficients if coefficients.ndim == 1 else coefficients.any(axis=1)) + 2
     errors = score_errors(kernel, coefficients, True, UNIT_LONG * terms)[rows]
     return Scores(values, errors + UNIT64 * np.abs(values))
 

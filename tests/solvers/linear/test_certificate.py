@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from fractions import Fraction
 
 import numpy as np
@@ -18,6 +19,7 @@ from odmlib.solvers.linear.auto import solve_linear
 from odmlib.solvers.linear.certificate import certificate
 from odmlib.solvers.linear.nonsmooth import solve_nonsmooth
 from odmlib.solvers.problem import LinearProblem
+from odmlib.spark.linear import OneTask, ValidatedBlock
 from tests.reference_exact import BandProblem, exact, inner
 
 THETA, NU = 0.25, 0.5  # without rounding in binary
@@ -104,6 +106,36 @@ def test_bounds_of_blocks_hold_in_exact_arithmetic(solver, offset):
         assert Fraction(result.dual) <= least <= value <= Fraction(result.primal), seed
         assert result.status != CONVERGED
         assert solver == "dsvrg" or result.gap < 1e-9
+
+
+class Rounds:
+    """What a Spark session does in a round (spark/linear.py), in this process."""
+
+    seed = 0
+
+    def __init__(self, problem, n_blocks):
+        parts = split(problem, np.arange(len(problem.y)) % n_blocks)
+        self.parts = [
+            ValidatedBlock(**{field.name: getattr(part, field.name) for field in fields(part)})
+            for part in parts
+        ]
+        self.n_columns = problem.rows.n_columns
+
+    def answer(self, request):
+        total = sum(request.of(part, self.seed) for part in self.parts)
+        assert len(total) == request.size(self.n_columns)
+        return total
+
+
+@pytest.mark.parametrize("solver", [solve_newton, solve_lbfgs])
+def test_rounds_of_a_cluster_bring_the_rounding_home(solver):
+    for seed in range(8):
+        problem = make(seed, offset=100.0, C=4.0 / (1 + 100.0**2))
+        rounds = Rounds(problem, 3)
+        result = solver(OneTask(rounds, 0, rounds.answer), Control(tol=1e-16, max_iter=300))
+        least, value = exact_minimum(problem, result.weights), exact_objective(problem, exact(result.weights))
+        assert Fraction(result.dual) <= least <= value <= Fraction(result.primal), seed
+        assert 1e-16 < result.gap < 1e-9
 
 
 @pytest.mark.parametrize("loss", [BandLoss(THETA, NU), HingeLoss(), MeanVarianceLoss(0.5, 0.25, 1.0)])
