@@ -43,8 +43,8 @@ class LowRankTuning:
     part: float = 1 / 4
     sweeps: float = 20.0  # over a block, with what else its solution takes; 10 and 40 took as long
     block_rows: int = 512
-    # of the tolerance, to which Newton's method solves: a step or two more, as H magnifies what is left of its
-    # gradient. On shuttle (C = 16) the gap in K was 0.06 with 0.1 and 1e-3, and 0.0007 with 1e-6
+    # of the tolerance, to which Newton's method solves: a step or two more, as H magnifies what is left of
+    # the gradient. On shuttle (C = 16) the gap in K was 0.06 with 0.1 and 1e-3, and 0.0007 with 1e-6
     newton_part: float = 1e-6
     # of a training alone: of fewer, a factor in vain takes more than 5 % of the time
     least_rows: int = 5000
