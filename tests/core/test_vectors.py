@@ -56,7 +56,7 @@ for machine in ("mcodm", "odm"):
 
 def test_taken_rows_are_those_of_scipy():
     rng = np.random.default_rng(3)
-    whole = sparse.random_array((40, 7), density=0.3, format="csr", rng=rng)
+    whole = sparse.csr_array(sparse.random(40, 7, density=0.3, random_state=3))
     indptr = whole.indptr.astype(np.int64)
     for n in (0, 1, 5, 90):
         rows = rng.integers(0, 40, n)  # in any order, some of them twice
