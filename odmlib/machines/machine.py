@@ -158,13 +158,11 @@ class Machine:
 
         The result has margins, and duals: f = sum_i y_i dual_i k(x_i, .) - offset.
         """
-        from odmlib.solvers.distributed.low_rank import features_alone
         from odmlib.solvers.kernel.working_set import solve_working_set
 
         problem = KernelProblem(kernel, task.signs, self.costs(task.weights), self.loss(), task.targets)
-        features = resources.features or features_alone(problem, control, resources)
-        if features is not None:
-            start = features.start(problem, control, resources, start)
+        if resources.features is not None:
+            start = resources.features.start(problem, control, resources, start)
         return solve_working_set(problem, control, resources, start, shrinking=self.may_shrink(kernel))
 
     def may_shrink(self, kernel: Kernel) -> bool:

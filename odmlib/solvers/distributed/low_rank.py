@@ -29,7 +29,6 @@ from odmlib.data.dataset import dense_rows
 from odmlib.kernels.kernel import Kernel
 from odmlib.solvers.control import Control, Resources, WarmStart
 from odmlib.solvers.distributed.landmarks import NystromTuning, choose_landmarks, rows_to_search
-from odmlib.solvers.kernel.certificate import fresh_scores
 from odmlib.solvers.kernel.precision import EXACT_ROWS
 from odmlib.solvers.linear.newton import solve_newton
 from odmlib.solvers.problem import KernelProblem, LinearProblem
@@ -46,8 +45,6 @@ class LowRankTuning:
     # of the tolerance, to which Newton's method solves: a step or two more, as H magnifies what is left of
     # the gradient. On shuttle (C = 16) the gap in K was 0.06 with 0.1 and 1e-3, and 0.0007 with 1e-6
     newton_part: float = 1e-6
-    # of a training alone. A search in vain took 2 % of the time of 5,000 rows, and at most 1.2 % of more
-    least_rows: int = 5000
     rounding: float = 1e-13  # of the largest k(x, x): what the sums of a factor leave of 0
     kept: int = 2  # factors of different ranks: folds side by side may be at different C
 
@@ -138,12 +135,7 @@ class Features:
             begin = WarmStart(linear.weights_of(start.duals, resources.threads))
         part = control.part(tol=tuning.newton_part * control.tol)
         found = solve_newton(linear, part, resources, begin)
-        duals = linear.duals_of(found.margins, resources.threads)
-        if resources.cache is not None:
-            return WarmStart(duals=duals)
-        # rows of their own would take time and memory, which the working set may need for none
-        scores = fresh_scores(problem.kernel, problem.y * duals, control, resources.threads)
-        return start if scores is None else WarmStart(duals=duals, scores=scores.values)
+        return WarmStart(duals=linear.duals_of(found.margins, resources.threads))
 
     def _rows(self, factor: Floats) -> Rows:
         with self.lock:
@@ -153,13 +145,3 @@ class Features:
                     del self.known[min(self.known)]
                 self.known[rank] = Rows(dense_rows(factor if self.places is None else factor[self.places]))
             return self.known[rank]
-
-
-def features_alone(
-    problem: KernelProblem, control: Control, resources: Resources, tuning: LowRankTuning = TUNING
-) -> Features | None:
-    """Features for one training on rows of its own, if it is large enough to look for them."""
-    if resources.cache is not None or problem.kernel.n_rows < tuning.least_rows or not problem.loss.smooth:
-        return None
-    cost = float(problem.costs.max(initial=0.0))
-    return Features(LowRank(problem.kernel, (cost, cost), control.tol, tuning))

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from odmlib.data.dataset import Dataset
-from odmlib.kernels.cache import RowCache
 from odmlib.kernels.formula import KernelFormula
 from odmlib.kernels.kernel import Kernel
 from odmlib.losses.loss import BandLoss, HingeLoss
 from odmlib.solvers.control import CONVERGED, TIME_LIMIT, Control, Resources, WarmStart
-from odmlib.solvers.distributed.low_rank import Features, LowRank, LowRankTuning, features_alone
+from odmlib.solvers.distributed.low_rank import Features, LowRank, LowRankTuning
 from odmlib.solvers.kernel.working_set import solve_working_set
 from odmlib.solvers.problem import KernelProblem
 
@@ -85,21 +84,3 @@ def test_the_end_of_the_time_is_noticed():
     problem, start = problem_of(), WarmStart(duals=np.zeros(len(X)))
     control = Control(TOL, over=lambda: TIME_LIMIT)
     assert Features(low_rank_of(problem)).start(problem, control, RESOURCES, start) is start
-
-
-def test_alone_it_knows_the_scores_and_needs_no_rows():
-    problem = problem_of()
-    features = features_alone(problem, Control(TOL), RESOURCES, LowRankTuning(least_rows=700))
-    start = features.start(problem, Control(TOL), RESOURCES, None)
-    result = solve_working_set(problem, Control(TOL), RESOURCES, start)
-    assert (result.status, result.iterations, result.details["cache_misses"]) == (CONVERGED, 0, 0)
-    K = problem.kernel.block(np.arange(len(X)), wide=True)
-    assert start.scores == pytest.approx(K @ (Y * start.duals))
-
-
-def test_alone_only_large_problems_look_for_features():
-    shared = Resources(1, 10 << 20, RowCache(problem_of().kernel, 10 << 20))
-    least = LowRankTuning(least_rows=700)
-    assert features_alone(problem_of(), Control(TOL), RESOURCES) is None
-    assert features_alone(problem_of(), Control(TOL), shared, least) is None
-    assert features_alone(problem_of(loss=HingeLoss()), Control(TOL), RESOURCES, least) is None
