@@ -42,8 +42,8 @@ class LowRankTuning:
     part: float = 1 / 4
     sweeps: float = 20.0  # over a block, with what else its solution takes; 10 and 40 took as long
     block_rows: int = 512
-    # of the tolerance, to which Newton's method solves. 0.5 and 0.02 took as long, 1e-3 and 1e-6 1.16 times as
-    # long (svmguide1)
+    # of the tolerance, to which Newton's method solves. 0.5 and 0.02 took as long, 1e-3 and 1e-6 1.16 times
+    # as long (svmguide1)
     newton_part: float = 0.1
     rounding: float = 1e-13  # of the largest k(x, x): what the sums of a factor leave of 0
     kept: int = 2  # factors of different ranks: folds side by side may be at different C
