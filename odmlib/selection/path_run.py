@@ -294,6 +294,8 @@ class PathRun:
         machines = [self.machine(options, self.problem.total_weight) for options in self.settings]
         wide = [machine.wants_float64(self.kernel, self.weights) for machine in machines]
         self.low_rank = self._low_rank(machines)
+        if self.low_rank is not None:
+            self.budget -= self.low_rank.most_bytes
         begin = 0
         for end in range(1, len(places) + 1):
             if end < len(places) and wide[end] == wide[begin]:
@@ -311,7 +313,8 @@ class PathRun:
         if len(machines) * len(self.folds) < WORTH_FACTOR:
             return None
         costs = [float(machine.costs(self.weights).max()) for machine in machines]
-        return LowRank(self.kernel, (min(costs), max(costs)), self.settings[0].tol)
+        found = LowRank(self.kernel, (min(costs), max(costs)), self.settings[0].tol, self.budget)
+        return found if found.most_rank else None
 
     def machine(self, options: TrainOptions, total_weight: float, memory: Memory | None = None) -> Machine:
         if options.machine != "kmomd":

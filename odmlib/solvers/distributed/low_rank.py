@@ -61,20 +61,34 @@ TUNING = LowRankTuning()
 # of large data, on which the rank is judged first: in vain, a search among all rows of phishing took a fifth
 # as long as training
 SAMPLE = NystromTuning(sample_rows=1000, sample_per_landmark=4)
+BYTES_PER_FEATURE = 50  # of a row: the factor, its transpose while it is made, and two sets of sparse rows
+PART_OF_MEMORY = 1 / 4
 
 
 class LowRank:
     """The features of a kernel, found when they are first asked for; threads may share them."""
 
     def __init__(
-        self, kernel: Kernel, costs: tuple[float, float], tol: float, tuning: LowRankTuning = TUNING
+        self,
+        kernel: Kernel,
+        costs: tuple[float, float],
+        tol: float,
+        memory: int,
+        tuning: LowRankTuning = TUNING,
     ):
-        """They serve problems whose largest cost is between these two."""
+        """They serve problems whose largest cost is between these two, and take a part of the memory."""
         self.kernel, self.tuning = kernel, tuning
+        fitting = int(PART_OF_MEMORY * memory) // (BYTES_PER_FEATURE * max(1, kernel.n_rows))
+        self.most_rank = min(tuning.most_rank(kernel.n_rows), fitting)
         self.goal, self.least = (tuning.allowed(cost, tol) for cost in costs)
         self.lock = threading.Lock()
         self.factor: Floats | None = None
         self.left = np.empty(0)  # the largest squared length left by the first 0, 1, ... features
+
+    @property
+    def most_bytes(self) -> int:
+        """What they may take."""
+        return self.most_rank * self.kernel.n_rows * BYTES_PER_FEATURE
 
     def restricted(self, rows: Places) -> Features:
         """Those of some of the rows."""
@@ -93,7 +107,7 @@ class LowRank:
         kernel = self.kernel
         largest = float(kernel.diagonal().max(initial=0.0))
         goal, least = (part / largest if largest > 0 else math.inf for part in (self.goal, self.least))
-        most, least = self.tuning.most_rank(kernel.n_rows), max(least, self.tuning.rounding)
+        most, least = self.most_rank, max(least, self.tuning.rounding)
         goal = min(goal, 1.0)
         some = rows_to_search(kernel.n_rows, most, 0, SAMPLE)
         if 2 * len(some) <= kernel.n_rows:  # what some rows are too many for, all are

@@ -20,6 +20,7 @@ Y = np.where(X[:, 0] * X[:, 1] + 0.3 * RANDOM.normal(size=len(X)) > 0, 1.0, -1.0
 FLAT, STEEP = KernelFormula("rbf", gamma=0.05), KernelFormula("rbf", gamma=50.0)
 RESOURCES = Resources(1, 10 << 20)
 TOL = 1e-3
+MEMORY = 100 << 20
 
 
 def problem_of(formula=FLAT, cost=1.0, loss=None, **others):
@@ -29,7 +30,7 @@ def problem_of(formula=FLAT, cost=1.0, loss=None, **others):
 
 def low_rank_of(problem, **tuning):
     cost = float(problem.costs.max())
-    return LowRank(problem.kernel, (cost, cost), TOL, LowRankTuning(**tuning))
+    return LowRank(problem.kernel, (cost, cost), TOL, MEMORY, LowRankTuning(**tuning))
 
 
 def iterations(problem, start):
@@ -57,7 +58,7 @@ def test_a_part_of_the_rows_takes_its_part_of_the_features():
 
 def test_costs_in_turn_take_as_many_features_as_each_needs():
     problems = [problem_of(cost=cost) for cost in (0.01, 1.0, 100.0)]
-    low_rank = LowRank(problems[0].kernel, (0.01, 100.0), TOL)
+    low_rank = LowRank(problems[0].kernel, (0.01, 100.0), TOL, MEMORY)
     features, start = Features(low_rank), None
     for problem in [*problems, problems[0]]:
         start = features.start(problem, Control(TOL), RESOURCES, start)
@@ -84,3 +85,12 @@ def test_the_end_of_the_time_is_noticed():
     problem, start = problem_of(), WarmStart(duals=np.zeros(len(X)))
     control = Control(TOL, over=lambda: TIME_LIMIT)
     assert Features(low_rank_of(problem)).start(problem, control, RESOURCES, start) is start
+
+
+def test_features_take_a_quarter_of_the_memory_at_most():
+    kernel = problem_of().kernel
+    assert LowRank(kernel, (1.0, 1.0), TOL, 1 << 30).most_rank == LowRankTuning().most_rank(len(X))
+    memory = 1 << 20
+    small = LowRank(kernel, (1.0, 1.0), TOL, memory)
+    assert 0 < small.most_bytes <= memory / 4
+    assert LowRank(kernel, (1.0, 1.0), TOL, 1000).most_rank == 0
