@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 Main = Callable[[Spread], Any]
 
+ECHO_SECONDS = 1.0
 GIVEN = 0  # the objects that a task was given; others are kept under higher numbers
 
 
@@ -269,13 +271,25 @@ def _lead(main: Main, team: Team) -> tuple[Any, OdmError | None]:
 
 def _serve(store: Store, first: Channel) -> None:
     """Answer until the first task ends it."""
-    while (asked := first.receive()) is not None:
-        try:
-            answer = store.answer(*asked)
-        except BaseException as error:
-            first.send((None, "".join(traceback.format_exception_only(error)).strip()))
+    fault: BaseException | None = None
+    try:
+        while (asked := first.receive()) is not None:
+            try:
+                answer = store.answer(*asked), ""
+            except BaseException as error:
+                fault = error
+                answer = [], "".join(traceback.format_exception_only(error)).strip()
+            first.send(answer)
+            if fault is not None:
+                break
+    except OSError:
+        if fault is None:
+            # The first task has failed, and Spark tells of the failure that it hears of first. A task must not
+            # end without one: with half of a barrier stage done, Spark may wait for ever.
+            time.sleep(ECHO_SECONDS)
             raise
-        first.send((answer, ""))
+    if fault is not None:
+        raise fault
 
 
 def _meet(context: Any) -> list[Channel]:

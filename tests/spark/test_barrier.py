@@ -68,31 +68,32 @@ def two_of(task):
         yield k << 20, (np.array([0.1 * k, 1.0]), k)
 
 
-def dies_once(folder, number, one):
+def dies_once(folder, victim, one):
     """With its process, in the first attempt at the stage."""
     from pyspark import TaskContext
 
     mark = os.path.join(folder, "died")
-    if TaskContext.get().partitionId() == 1 and not os.path.exists(mark):
+    if TaskContext.get().partitionId() == victim and not os.path.exists(mark):
         with open(mark, "w"):
             pass
         os.kill(os.getpid(), signal.SIGKILL)
     return one
 
 
-def sums_of(folder, blocks):
+def sums_of(folder, victim, blocks):
     kept = blocks.kept()
     total = tree_sum(kept.objects, [k << 20 for k in range(8)], 3)
     if folder is not None:
-        kept.objects.map(lambda one: dies_once(folder, 0, one)).collect()
+        kept.objects.map(lambda one: dies_once(folder, victim, one)).collect()
     again = tree_sum(kept.objects.map(lambda one: 2 * one), [k << 20 for k in range(8)], 1)
     return [note for _, note in kept.notes()], total, again
 
 
-def test_a_worker_that_is_killed_starts_the_stage_again(spark, tmp_path):
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_worker_that_is_killed_starts_the_stage_again(spark, tmp_path, victim):
     parts = Spread.of_tasks(spark, 4, two_of)
     calm, restarted = (
-        together(parts, lambda blocks, folder=folder: sums_of(folder, blocks))
+        together(parts, lambda blocks, folder=folder: sums_of(folder, victim, blocks))
         for folder in (None, str(tmp_path))
     )
     assert (tmp_path / "died").exists()
@@ -108,6 +109,10 @@ def divide(one):
     raise ZeroDivisionError("of a task")
 
 
+def fail_in_the_first(blocks):
+    raise MemoryError("of the first")
+
+
 def test_faults_are_one_line(spark):
     parts = Spread.of_tasks(spark, 2, two_of)
     with pytest.raises(odmlib.ParameterError, match="this cannot be"):
@@ -115,6 +120,8 @@ def test_faults_are_one_line(spark):
     with pytest.raises(odmlib.OdmError, match=r'engine "barrier": .*of a task') as caught:
         together(parts, lambda blocks: blocks.map(divide).collect())
     assert "\n" not in str(caught.value)
+    with pytest.raises(odmlib.OdmError, match=r'engine "barrier": .*of the first'):
+        together(parts, fail_in_the_first)
     with pytest.raises(odmlib.ParameterError, match="all rows have the same label"):
         fitted(frame(spark, X[:4], [1, 1, 1, 1]), engine="barrier")
 
