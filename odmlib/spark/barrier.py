@@ -284,8 +284,8 @@ def _serve(store: Store, first: Channel) -> None:
                 break
     except OSError:
         if fault is None:
-            # The first task has failed, and Spark tells of the failure that it hears of first. A task must not
-            # end without one: with half of a barrier stage done, Spark may wait for ever.
+            # The first task has failed, and Spark tells of the failure that it hears of first. A task must
+            # not end without one: with half of a barrier stage done, Spark may wait for ever.
             time.sleep(ECHO_SECONDS)
             raise
     if fault is not None:
