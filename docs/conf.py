@@ -19,7 +19,7 @@ version = release = odmlib.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["dollarmath"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 napoleon_google_docstring = False  # `name: meaning` is not a type
 smartquotes = False  # they turn --lambda into a dash
 default_role = "code"  # `name` in a docstring
