@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 from pathlib import Path
 
 import numpy as np
