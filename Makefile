@@ -63,7 +63,7 @@ test-python:
 # does not start beside them, so Spark's tests are left out.
 RUNTIMES = $(foreach name,libasan.so libubsan.so libstdc++.so.6,$$($(CXX) -print-file-name=$(name)))
 test-asan:
-	ODMLIB_SANITIZE=1 $(MAKE) VENV=.venv-asan TEST_EXTRAS=test .venv-asan/installed-test
+	ODMLIB_SANITIZE=1 $(MAKE) VENV=.venv-asan TEST_EXTRAS=test,docs .venv-asan/installed-test
 	LD_PRELOAD="$(RUNTIMES)" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 		UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTHONMALLOC=malloc ODMLIB_SANITIZE=1 \
 		.venv-asan/bin/pytest --capture=sys -o timeout=1800 $(TESTS)
