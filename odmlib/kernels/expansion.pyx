@@ -146,11 +146,12 @@ def training_scores(Kernel kernel, coefficients, rows=None, int threads=1, over=
     support = np.flatnonzero(terms.any(axis=1))
     scores = np.zeros((len(rows), terms.shape[1]))
     if kernel.formula.name == "precomputed":
+        columns = np.ascontiguousarray(terms.T)
         for begin in range(0, len(rows), CHUNK_ROWS):
             if over is not None and over():
                 return None
             some = slice(begin, begin + CHUNK_ROWS)
-            add_long_products(kernel._matrix, rows[some], np.ascontiguousarray(terms.T), scores[some])
+            add_long_products(kernel._matrix, rows[some], columns, scores[some])
         scores += kernel._compiled.bias_squared * terms.sum(axis=0)
     elif len(support) and len(rows):
         part = kernel.restricted(support)

@@ -7,7 +7,7 @@ Java to Python, which is most of its time: Newton's ten rounds beat the hundreds
 is small.
 
 Other partitions give another order of addition and another start, hence a model that agrees within the
-certificate: |w - w*|^2 <= 2 (P(w) - P*) <= 2 tol max(1, P).
+certificate: |w - w*|^2 <= 2 (P(w) - P*) <= 2 tol P(w).
 """
 
 from __future__ import annotations
